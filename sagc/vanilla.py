@@ -1,0 +1,188 @@
+"""The `vanilla` stack's launch: a RunConfig becomes a SagcGRPOTrainer, trained from its last whole checkpoint."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import torch
+from datasets import Dataset, disable_progress_bars, load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOConfig
+from trl.rewards import get_soft_overlong_punishment
+
+from sagc.config import AlgorithmConfig, RunConfig, check_divisible
+from sagc.errors import UserError
+from sagc.progress import Progress
+from sagc.rewards import reward_function
+from sagc.run_folder import RunFolder, folder_atomically
+from sagc.trace import TraceWriter
+from sagc.trl import SagcGRPOTrainer
+
+COMPLETE = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
+
+
+def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> None:
+    """Train one run into its folder, going on from its last whole checkpoint; the model is written last.
+
+    Raises
+    ------
+    UserError
+        For a model or data that cannot be loaded, or a batch shape that the processes cannot share.
+    """
+    checkpoints = folder.checkpoints(run)
+    arguments = _arguments(run, checkpoints)
+    check_divisible(run, arguments.world_size)
+    main = arguments.process_index == 0
+    with arguments.main_process_first(desc="clean up"):
+        checkpoint = last_checkpoint(checkpoints) if not main else restore(checkpoints, folder)
+    tokenizer = AutoTokenizer.from_pretrained(model_path, **_loading(run), padding_side="left")
+    model = AutoModelForCausalLM.from_pretrained(model_path, **_loading(run), dtype=torch.float32)
+    done = int(checkpoint.name.rpartition("-")[2]) // run.training.optimizer_steps if checkpoint else 0
+    with Progress(str(folder.path), run.training.steps, done, enabled=main) as progress:
+        writer = TraceWriter(folder.trace) if main else None
+        trainer = SagcGRPOTrainer(
+            model,
+            _rewards(run),
+            args=arguments,
+            train_dataset=_dataset(data),
+            processing_class=tokenizer,
+            controller=run.build_controller(),
+            hold=run.training.hold,
+            max_rounds=run.algorithm.dynamic_sampling.max_rounds if run.algorithm.dynamic_sampling else None,
+            on_step=lambda record: (writer.append(record), progress.step(record)),
+            callbacks=[_SaveTrace(folder.trace)] if main else None,
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if main:
+        with folder_atomically(folder.model) as temporary:
+            trainer.save_model(str(temporary))
+    trainer.accelerator.wait_for_everyone()
+    if main:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def restore(checkpoints: Path, folder: RunFolder) -> Path | None:
+    """Find the last whole checkpoint and put the run's trace back to where it stood then.
+
+    Checkpoints that were being written when their process died are removed, and so is everything in the trace after
+    the checkpoint: those steps will be done again.
+    """
+    for path in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+        if not (path / COMPLETE).exists():
+            shutil.rmtree(path)
+    checkpoint = last_checkpoint(checkpoints)
+    folder.trace.unlink(missing_ok=True)
+    if checkpoint is not None:
+        shutil.copyfile(checkpoint / "trace.jsonl", folder.trace)
+    return checkpoint
+
+
+def last_checkpoint(checkpoints: Path) -> Path | None:
+    """The whole checkpoint of the highest step, if there is one."""
+    whole = [path.parent for path in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{COMPLETE}")]
+    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+class _SaveTrace(TrainerCallback):
+    """Gives every checkpoint its own copy of the trace: the run's may be gone after a failed job of the DAG."""
+
+    def __init__(self, trace: Path):
+        self.trace = trace
+
+    def on_save(self, args, state, control, **kwargs):
+        folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+        shutil.copyfile(self.trace, folder / "trace.jsonl")
+        (folder / COMPLETE).touch()
+
+
+def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
+    training, algorithm = run.training, run.algorithm
+    size, parts = run.build_controller().group_size, training.optimizer_steps * training.micro_batches
+    samples = training.samples_per_step or training.prompts_per_step * size
+    cuda = torch.cuda.is_available()
+    arguments = partial(
+        GRPOConfig,
+        output_dir=str(checkpoints),
+        # runtime
+        use_cpu=not cuda,
+        bf16=cuda,
+        report_to="none",
+        disable_tqdm=True,
+        logging_strategy="no",
+        dataloader_pin_memory=cuda,
+        seed=run.seeds["rollout"],
+        data_seed=run.seeds["data"],
+        # checkpoints: two, so that a whole one is left when the process dies while it saves the next
+        save_strategy="steps",
+        save_steps=training.checkpoint_every * training.optimizer_steps,
+        save_total_limit=2,
+        # batches; only P follows from num_generations, G is the controller's
+        num_generations=size,
+        steps_per_generation=parts,
+        gradient_accumulation_steps=training.micro_batches,
+        max_steps=training.steps * training.optimizer_steps,
+        # generation
+        max_completion_length=training.max_response_tokens,
+        temperature=training.temperature,
+        top_p=1.0,
+        top_k=0,
+        # optimization
+        learning_rate=training.learning_rate,
+        lr_scheduler_type=training.lr_schedule if training.warmup_steps == 0 else _with_warmup(training.lr_schedule),
+        warmup_steps=training.warmup_steps,
+        max_grad_norm=training.max_grad_norm,
+        weight_decay=0.0,
+        **_loss(algorithm),
+    )
+    processes = arguments(per_device_train_batch_size=parts * size).world_size
+    return arguments(per_device_train_batch_size=max(1, samples // (parts * processes)))
+
+
+def _with_warmup(schedule: str) -> str:
+    return "constant_with_warmup" if schedule == "constant" else schedule
+
+
+def _loss(algorithm: AlgorithmConfig) -> dict:
+    return {
+        "loss_type": algorithm.loss,
+        "epsilon": algorithm.clip_low,
+        "epsilon_high": algorithm.clip_high,
+        "beta": algorithm.kl_coef,
+        "scale_rewards": "group",
+    }
+
+
+def _rewards(run: RunConfig) -> list:
+    """The outcome reward, and DAPO's length penalty after it (Yu et al. 2025, eq. 13) where it is asked for."""
+    try:
+        rewards = [reward_function(run.reward)]
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if overlong := run.algorithm.overlong:
+        limit = run.training.max_response_tokens
+        penalty = get_soft_overlong_punishment(limit, round(limit * overlong.fraction))
+
+        def overlong_penalty(completion_ids, **columns):
+            return [overlong.penalty * value for value in penalty(completion_ids, **columns)]
+
+        rewards.append(overlong_penalty)
+    return rewards
+
+
+def _loading(run: RunConfig) -> dict:
+    if run.model.type == "tiny":
+        return {"local_files_only": True}
+    return {
+        "revision": run.model.revision,
+        "trust_remote_code": run.model.trust_remote_code,
+        "use_safetensors": True,
+    }
+
+
+def _dataset(path: Path) -> Dataset:
+    if not path.exists():
+        raise UserError(f"training data {path} does not exist")
+    disable_progress_bars()
+    return load_dataset("json", data_files=str(path), split="train")

@@ -1,0 +1,494 @@
+"""The vanilla stack's trainer against the stock one, plain torch and hand-counted groups, on a random tiny model."""
+
+import copy
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from sagc import SAGC, GroupSizeController, StaticGroupSize
+from sagc.controller import ControllerStatus
+from sagc.tiny.tokenizer import build_tokenizer
+from sagc.trl import SagcGRPOTrainer
+
+LIMIT = 12
+
+
+class Scripted(GroupSizeController):
+    """Plays given sizes one after another and remembers the lengths that it was shown."""
+
+    type = "scripted"
+
+    def __init__(self, *sizes):
+        super().__init__(tuple(sorted(set(sizes))), sizes[0], tau=2.0, event="group")
+        self.sizes, self.seen = sizes, []
+
+    def status(self):
+        return ControllerStatus()
+
+    def _next_size(self, rollout, report):
+        return self.sizes[min(self.steps + 1, len(self.sizes) - 1)]
+
+    def step(self, lengths):
+        self.seen.append(lengths)
+        return super().step(lengths)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer()
+
+
+@pytest.fixture
+def model(tokenizer):
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        tie_word_embeddings=True,
+    )
+    return Qwen2ForCausalLM(config).float()
+
+
+def prompts(count):
+    return Dataset.from_dict({"prompt": [f"{2 + i % 7}x +{i % 10} = {10 + i % 40} :" for i in range(count)], "row": range(count)})
+
+
+def config(folder, group=4, count=4, parts=1, accumulate=None, **changes):
+    settings = dict(
+        output_dir=str(folder),
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        disable_tqdm=True,
+        logging_strategy="no",
+        save_strategy="no",
+        num_generations=group,
+        per_device_train_batch_size=count * group // parts,
+        steps_per_generation=parts,
+        gradient_accumulation_steps=accumulate or parts,
+        max_completion_length=LIMIT,
+        max_steps=1,
+        learning_rate=1e-2,
+        lr_scheduler_type="constant",
+        loss_type="grpo",
+        seed=3,
+    )
+    return GRPOConfig(**{**settings, **changes})
+
+
+def by_length(completions, **columns):
+    return [float(len(text.split()) % 3) for text in completions]
+
+
+def trainer_of(model, tokenizer, arguments, controller, data=None, reward=by_length, **options):
+    return SagcGRPOTrainer(
+        model,
+        reward,
+        args=arguments,
+        train_dataset=prompts(40) if data is None else data,
+        processing_class=tokenizer,
+        controller=controller,
+        **options,
+    )
+
+
+def weights(model):
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def assert_close(one, other, tolerance=1e-6):
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=1e-4, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def scripted_rollout(tokenizer, texts):
+    """A rollout function that answers the i-th prompt of every call with the i-th of the given texts."""
+
+    def rollout(batch, trainer):
+        chosen = list(itertools.islice(itertools.cycle(texts), len(batch)))
+        ids = [tokenizer(text).input_ids + [tokenizer.eos_token_id] for text in chosen]
+        return {"prompt_ids": [tokenizer(text).input_ids for text in batch], "completion_ids": ids, "logprobs": None}
+
+    return rollout
+
+
+TEXTS = ["1 2 3", "4 5 6 7 8", "9", "1 3 5 7", "2 4", "6 6 6 6 6 6", "7 8 9", "3"] * 2
+
+
+# Group size ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_each_rollout_has_the_group_size_that_the_controller_asks_for_then(tmp_path, model, tokenizer, parts):
+    sizes, records, asked = (4, 8, 3 * parts, 12), [], []
+
+    def reward(prompts, completions, row, **columns):
+        asked.append((prompts, row))
+        return by_length(completions)
+
+    controller = Scripted(*sizes)
+    arguments = config(tmp_path, parts=parts, accumulate=1, max_steps=4 * parts)
+    trainer_of(model, tokenizer, arguments, controller, reward=reward, on_step=records.append).train()
+
+    assert [record.group_size for record in records] == list(sizes)
+    assert [record.optimizer_steps for record in records] == [parts] * 4
+    assert [record.samples for record in records] == [4 * size for size in sizes]
+    assert [[len(group) for group in record.lengths] for record in records] == [[size] * 4 for size in sizes]
+    assert [record.lengths for record in records] == controller.seen
+    for record, (texts, rows), size in zip(records, asked, sizes, strict=True):
+        assert rows == [index for index in record.prompt_index for _ in range(size)]
+        assert texts == [prompts(40)[index]["prompt"] for index in rows]
+    drawn = [index for record in records for index in record.prompt_index]
+    assert len(set(drawn)) == 16, "no prompt is drawn twice within an epoch"
+
+
+def test_hold_samples_keeps_the_number_of_responses(tmp_path, model, tokenizer):
+    records = []
+    arguments = config(tmp_path, group=4, count=6, max_steps=3)
+    trainer_of(model, tokenizer, arguments, Scripted(4, 8, 12), hold="samples", on_step=records.append).train()
+    assert [(record.prompts, record.group_size, record.samples) for record in records] == [
+        (6, 4, 24),
+        (3, 8, 24),
+        (2, 12, 24),
+    ]
+
+
+def test_five_prompts_with_four_per_step_lose_none(tmp_path, model, tokenizer):
+    records = []
+    arguments = config(tmp_path, max_steps=5)
+    trainer_of(model, tokenizer, arguments, StaticGroupSize(4), data=prompts(5), on_step=records.append).train()
+    drawn = [index for record in records for index in record.prompt_index]
+    assert all(sorted(drawn[first : first + 5]) == list(range(5)) for first in range(0, 20, 5))
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "sentence"),
+    [
+        ({"hold": "samples"}, {"count": 7}, "not divisible by the group size 6"),
+        ({}, {"count": 1, "parts": 4, "group": 8}, "not divisible by steps_per_generation = 4"),
+        ({"hold": "both"}, {}, "allowed are 'prompts' and 'samples'"),
+        ({"max_rounds": 0}, {}, "at least one round"),
+        ({}, {"parts": 2, "accumulate": 4}, "never spans two rollouts"),
+    ],
+)
+def test_shapes_that_would_lose_samples_are_refused(tmp_path, model, tokenizer, options, shape, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        trainer_of(model, tokenizer, config(tmp_path, **shape), Scripted(4, 8, 6), **options)
+
+
+def test_a_streamed_dataset_is_refused(tmp_path, model, tokenizer):
+    with pytest.raises(ValueError, match="can be indexed"):
+        trainer_of(
+            model, tokenizer, config(tmp_path), StaticGroupSize(4), data=prompts(8).to_iterable_dataset()
+        )
+
+
+def test_the_learning_rate_horizon_does_not_depend_on_the_group_size(tmp_path, model, tokenizer):
+    rates = []
+    for sizes in ((4,), (4, 12, 8, 6)):
+        records = []
+        arguments = config(tmp_path, max_steps=4, lr_scheduler_type="linear")
+        trainer_of(copy.deepcopy(model), tokenizer, arguments, Scripted(*sizes), on_step=records.append).train()
+        rates.append([record.learning_rate for record in records])
+    assert rates[0] == rates[1] == pytest.approx([1e-2, 7.5e-3, 5e-3, 2.5e-3])
+
+
+# Gradients -----------------------------------------------------------------------------------------------------------
+
+
+SGD = {"optim": "sgd", "learning_rate": 1.0, "max_grad_norm": 0.0}  # the step is the gradient, unclipped
+
+
+def by_position(completions, **columns):
+    return [float(i % 2) for i in range(len(completions))]
+
+
+def trained(tmp_path, model, tokenizer, trainer_class=SagcGRPOTrainer, group=4, count=4, reward=by_position, **changes):
+    """Weights after one SGD step on the same 16 responses to one prompt, however they are grouped."""
+    options = {"controller": StaticGroupSize(group)} if trainer_class is SagcGRPOTrainer else {}
+    model = copy.deepcopy(model)
+    data = Dataset.from_dict({"prompt": ["3x +2 = 20 :"] * max(count, 4)})
+    trainer = trainer_class(
+        model,
+        reward,
+        args=config(tmp_path, group=group, count=count, scale_rewards="none", **SGD, **changes),
+        train_dataset=data,
+        processing_class=tokenizer,
+        rollout_func=scripted_rollout(tokenizer, TEXTS),
+        **options,
+    )
+    trainer.train()
+    return weights(model)
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+def test_the_same_tokens_give_the_same_gradient_at_any_group_size(tmp_path, model, tokenizer, loss):
+    four = trained(tmp_path, model, tokenizer, group=4, count=4, loss_type=loss)
+    sixteen = trained(tmp_path, model, tokenizer, group=16, count=1, loss_type=loss)
+    assert_close(four, sixteen)
+    assert any((four[name] != value).any() for name, value in weights(model).items())
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+def test_micro_batches_of_like_length_give_the_same_gradient(tmp_path, model, tokenizer, loss):
+    whole = trained(tmp_path, model, tokenizer, loss_type=loss)
+    split = trained(tmp_path, model, tokenizer, loss_type=loss, parts=4)
+    assert_close(whole, split)
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_constant_group_size_trains_as_the_stock_trainer(tmp_path, model, tokenizer, loss, parts):
+    ours = trained(tmp_path, model, tokenizer, loss_type=loss, parts=parts)
+    stock = trained(tmp_path, model, tokenizer, trainer_class=GRPOTrainer, loss_type=loss, parts=parts)
+    assert_close(ours, stock)
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+def test_the_update_is_that_of_plain_torch(tmp_path, model, tokenizer, loss):
+    trained_weights = trained(tmp_path, model, tokenizer, loss_type=loss)
+    reference = copy.deepcopy(model).train()
+    prompt = tokenizer("3x +2 = 20 :").input_ids
+    terms, tokens = [], 0
+    for i, text in enumerate(TEXTS):
+        response = tokenizer(text).input_ids + [tokenizer.eos_token_id]
+        logits = reference(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1]
+        chosen = logits.log_softmax(-1).gather(1, torch.tensor(response)[:, None])[:, 0]
+        advantage = i % 2 - 0.5
+        terms.append(-advantage * (chosen.mean() if loss == "grpo" else chosen.sum()))
+        tokens += len(response)
+    total = torch.stack(terms).sum() / (len(TEXTS) if loss == "grpo" else tokens)
+    total.backward()
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            parameter -= parameter.grad
+    assert_close(trained_weights, weights(reference), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("size", [6, 12])
+def test_equal_rewards_give_advantages_of_exactly_zero(tmp_path, model, tokenizer, size):
+    seen = []
+
+    class Spy(SagcGRPOTrainer):
+        def _compute_loss(self, model, inputs):
+            seen.append(inputs["advantages"])
+            return super()._compute_loss(model, inputs)
+
+    Spy(
+        model,
+        lambda completions, **columns: [0.3] * len(completions),
+        args=config(tmp_path, group=size, count=2),
+        train_dataset=prompts(8),
+        processing_class=tokenizer,
+        controller=StaticGroupSize(size),
+    ).train()
+    assert seen and all((advantages == 0).all() for advantages in seen)
+
+
+# Lengths -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_truncated_response_counts_with_its_length_though_its_loss_is_masked(tmp_path, model, tokenizer):
+    def endless(batch, trainer):
+        ids = [[9] * (LIMIT if i % 4 == 0 else 2) + ([] if i % 4 == 0 else [tokenizer.eos_token_id]) for i in range(len(batch))]
+        return {"prompt_ids": [tokenizer(text).input_ids for text in batch], "completion_ids": ids, "logprobs": None}
+
+    controller, records = Scripted(4), []
+    trainer_of(
+        model,
+        tokenizer,
+        config(tmp_path, mask_truncated_completions=True),
+        controller,
+        rollout_func=endless,
+        on_step=records.append,
+    ).train()
+    assert controller.seen == [[[LIMIT, 3, 3, 3]] * 4]
+    assert records[0].truncated == 4
+    assert records[0].tokens == 4 * (LIMIT + 9)
+    assert records[0].idle_fraction == pytest.approx(1 - (LIMIT + 9) / (4 * LIMIT))
+
+
+# Dynamic sampling ----------------------------------------------------------------------------------------------------
+
+
+def by_row(informative):
+    """Rewards that differ within a group only for the given rows of the data."""
+
+    def reward(completions, row, **columns):
+        return [float(i % 2) if informative(index) else 0.0 for i, index in enumerate(row)]
+
+    return reward
+
+
+def test_accepted_groups_survive_when_replacements_run_out(tmp_path, model, tokenizer):
+    records, before = [], weights(model)
+    arguments = config(tmp_path, count=3, shuffle_dataset=False, loss_type="dapo")
+    trainer_of(
+        model,
+        tokenizer,
+        arguments,
+        Scripted(4),
+        reward=by_row(lambda row: row in (0, 2)),
+        max_rounds=3,
+        on_step=records.append,
+    ).train()
+    (record,) = records
+    assert record.prompt_index == [0, 1, 2, 3, 4]
+    assert record.rounds == [3, 1, 1]
+    assert (record.kept_groups, record.filtered_groups, record.samples) == (2, 3, 8)
+    assert len(record.lengths) == len(record.rewards) == 5
+    assert record.optimizer_steps == 1
+    assert any((before[name] != value).any() for name, value in weights(model).items())
+
+
+def test_a_filtered_group_is_replaced_by_the_next_prompt(tmp_path, model, tokenizer):
+    records = []
+    arguments = config(tmp_path, count=3, shuffle_dataset=False, loss_type="dapo", max_steps=2)
+    reward = by_row(lambda row: row != 1)
+    trainer_of(
+        model, tokenizer, arguments, Scripted(4), reward=reward, max_rounds=3, on_step=records.append
+    ).train()
+    assert [record.prompt_index for record in records] == [[0, 1, 2, 3], [4, 5, 6]]
+    assert [record.kept_groups for record in records] == [3, 3]
+
+
+def test_rewards_that_are_always_equal_end_after_max_rounds_and_leave_the_policy_alone(tmp_path, model, tokenizer):
+    records, snapshots = [], []
+    informative = iter([True, False])
+
+    def reward(completions, **columns):
+        keep = next(informative, False)
+        return [float(i % 2) if keep else 0.0 for i in range(len(completions))]
+
+    def on_step(record):
+        records.append(record)
+        snapshots.append(weights(model))
+
+    arguments = config(tmp_path, loss_type="dapo", max_steps=3)
+    trainer_of(model, tokenizer, arguments, Scripted(4), reward=reward, max_rounds=2, on_step=on_step).train()
+    assert [len(record.rounds) for record in records] == [1, 2, 2]
+    assert [(record.kept_groups, record.optimizer_steps) for record in records] == [(4, 1), (0, 0), (0, 0)]
+    for name, value in snapshots[0].items():  # the first step's momentum must not move it afterwards
+        assert torch.equal(value, snapshots[2][name])
+        assert torch.isfinite(value).all()
+
+
+def test_a_length_penalty_does_not_make_a_group_informative(tmp_path, model, tokenizer):
+    records = []
+
+    def outcome(completions, **columns):
+        return [1.0] * len(completions)
+
+    def penalty(completion_ids, **columns):
+        return [-float(i) for i, ids in enumerate(completion_ids)]
+
+    trainer_of(
+        model, tokenizer, config(tmp_path), Scripted(4), reward=[outcome, penalty], max_rounds=2, on_step=records.append
+    ).train()
+    assert records[0].kept_groups == 0
+    assert records[0].reward == 1.0
+
+
+def test_a_remainder_of_groups_that_does_not_divide_is_filled_with_rows_that_do_not_count(tmp_path, model, tokenizer):
+    """2 kept groups of 3 in 4 micro batches: the gradient is that of one micro batch."""
+    results = []
+    for parts in (1, 4):
+        trained_model = copy.deepcopy(model)
+        trainer_of(
+            trained_model,
+            tokenizer,
+            config(tmp_path, group=3, count=4, parts=parts, loss_type="dapo", shuffle_dataset=False, **SGD),
+            StaticGroupSize(3),
+            reward=by_row(lambda row: row in (0, 2)),
+            rollout_func=scripted_rollout(tokenizer, TEXTS[:6]),
+            max_rounds=1,
+        ).train()
+        results.append(weights(trained_model))
+    assert_close(*results)
+
+
+# Checkpoints ---------------------------------------------------------------------------------------------------------
+
+
+def facts(record):
+    """A record without its clock."""
+    values = {name: value for name, value in vars(record).items() if not name.endswith("_s")}
+    return values
+
+
+@pytest.mark.parametrize("max_rounds", [None, 2])
+@pytest.mark.parametrize("checkpoint", [2, 3])
+def test_a_resumed_run_gives_the_trace_of_an_unbroken_one(tmp_path, model, tokenizer, checkpoint, max_rounds):
+    """With 12 prompts and 4 per step, step 3 ends an epoch."""
+
+    def run(folder, resume=None):
+        records = []
+        trainer = trainer_of(
+            copy.deepcopy(model),
+            tokenizer,
+            config(folder, max_steps=5, save_strategy="steps", save_steps=checkpoint),
+            SAGC(ladder=(4, 6, 8), start=6, seed=1),
+            data=prompts(12),
+            max_rounds=max_rounds,
+            on_step=records.append,
+        )
+        trainer.train(resume_from_checkpoint=resume)
+        return [facts(record) for record in records], weights(trainer.model)
+
+    unbroken, end = run(tmp_path / "a")
+    resumed, end_resumed = run(tmp_path / "b", resume=str(tmp_path / "a" / f"checkpoint-{checkpoint}"))
+    assert resumed == unbroken[checkpoint:]
+    assert all(torch.equal(end[name], end_resumed[name]) for name in end)
+
+
+def test_two_processes_train_as_one(tmp_path):
+    """Same groups, same controller decisions and same weights under accelerate with two processes over gloo."""
+    results = {}
+    for processes in (1, 2):
+        out = tmp_path / f"{processes}.json"
+        script = Path(__file__).with_name("two_processes.py")
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+        environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+        done = subprocess.run([*command, str(script), str(out)], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        results[processes] = json.loads(out.read_text())
+    for case, one in results[1].items():
+        two = results[2][case]
+        assert (one["processes"], two["processes"]) == (1, 2)
+        assert two["controllers_agree"]
+        assert one["records"] == two["records"], case
+        assert any(record["group_size"] != 8 for record in two["records"]), "the controller moved"
+        torch.testing.assert_close(torch.tensor(one["weights"]), torch.tensor(two["weights"]), rtol=1e-3, atol=1e-5)
+    kept = {case: [record["kept_groups"] for record in result["records"]] for case, result in results[2].items()}
+    assert kept == {"replaced": [4] * 4, "one process keeps nothing": [2] * 4}
+
+
+def test_a_checkpoint_of_another_trainer_is_refused(tmp_path, model, tokenizer):
+    data = prompts(8)
+    GRPOTrainer(
+        model,
+        by_length,
+        args=config(tmp_path, save_strategy="steps", save_steps=1),
+        train_dataset=data,
+        processing_class=tokenizer,
+    ).train()
+    with pytest.raises(ValueError, match="not a checkpoint of SagcGRPOTrainer"):
+        trainer_of(model, tokenizer, config(tmp_path, max_steps=2), StaticGroupSize(4)).train(
+            resume_from_checkpoint=str(tmp_path / "checkpoint-1")
+        )
