@@ -1,13 +1,22 @@
 """The `vanilla` stack's launch: a RunConfig becomes a SagcGRPOTrainer, trained from its last whole checkpoint."""
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
 
 import torch
-from datasets import Dataset, disable_progress_bars, load_dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
+from datasets import Dataset
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    TrainerCallback,
+)
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.utils.logging import disable_progress_bar
 from trl import GRPOConfig
 from trl.rewards import get_soft_overlong_punishment
 
@@ -34,18 +43,20 @@ def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> Non
     arguments = _arguments(run, checkpoints)
     check_divisible(run, arguments.world_size)
     main = arguments.process_index == 0
+    disable_progress_bar()  # of loading and saving weights; `Progress` shows the steps
     with arguments.main_process_first(desc="clean up"):
         checkpoint = last_checkpoint(checkpoints) if not main else restore(checkpoints, folder)
-    tokenizer = AutoTokenizer.from_pretrained(model_path, **_loading(run), padding_side="left")
-    model = AutoModelForCausalLM.from_pretrained(model_path, **_loading(run), dtype=torch.float32)
+    dataset = _dataset(data)
     done = int(checkpoint.name.rpartition("-")[2]) // run.training.optimizer_steps if checkpoint else 0
+    finished = done >= run.training.steps  # the process died between its last checkpoint and its model
+    tokenizer, model = _load(run, str(checkpoint) if finished else model_path)
     with Progress(str(folder.path), run.training.steps, done, enabled=main) as progress:
         writer = TraceWriter(folder.trace) if main else None
         trainer = SagcGRPOTrainer(
             model,
             _rewards(run),
             args=arguments,
-            train_dataset=_dataset(data),
+            train_dataset=dataset,
             processing_class=tokenizer,
             controller=run.build_controller(),
             hold=run.training.hold,
@@ -54,7 +65,8 @@ def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> Non
             callbacks=[_SaveTrace(folder.trace)] if main else None,
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        if not finished:  # the stock trainer would do one more step
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if main:
         with folder_atomically(folder.model) as temporary:
             trainer.save_model(str(temporary))
@@ -171,18 +183,36 @@ def _rewards(run: RunConfig) -> list:
     return rewards
 
 
-def _loading(run: RunConfig) -> dict:
+def _load(run: RunConfig, path: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     if run.model.type == "tiny":
-        return {"local_files_only": True}
-    return {
-        "revision": run.model.revision,
-        "trust_remote_code": run.model.trust_remote_code,
-        "use_safetensors": True,
-    }
+        options = {"local_files_only": True}
+    else:
+        options = {"revision": run.model.revision, "trust_remote_code": run.model.trust_remote_code}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left", **options)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, use_safetensors=True, **options)
+    except (OSError, ValueError) as error:
+        raise UserError(f"model {path} cannot be loaded: {str(error).splitlines()[0]}") from error
+    if tokenizer.eos_token_id is None:
+        raise UserError(f"model {path} has a tokenizer without an end token, so that no response would ever end")
+    return tokenizer, model
 
 
 def _dataset(path: Path) -> Dataset:
-    if not path.exists():
-        raise UserError(f"training data {path} does not exist")
-    disable_progress_bars()
-    return load_dataset("json", data_files=str(path), split="train")
+    """The prompts of a JSON lines file, with the columns that the reward needs."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"training data {path} does not exist or is not UTF-8 text") from None
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            raise UserError(f"{path}, line {number}: not valid JSON") from None
+        if not isinstance(row, dict) or not isinstance(row.get("prompt"), str | list):
+            raise UserError(f"{path}, line {number}: needs a prompt, as text or as a list of messages")
+        rows.append(row)
+    if not rows:
+        raise UserError(f"training data {path} holds no prompts")
+    return Dataset.from_list(rows)

@@ -1,0 +1,51 @@
+"""What the integration tests train on: the embedded data, and a model after a short warm start."""
+
+import pytest
+
+from sagc.config import GridConfig, RunConfig, validate_grid
+from sagc.tiny.data import write_datasets
+from sagc.tiny.warm_start import WarmStartSettings, warm_start
+
+SHORT = WarmStartSettings(steps=120)
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory):
+    """The folder of train.jsonl, heldout.jsonl and harder.jsonl."""
+    folder = tmp_path_factory.mktemp("data")
+    write_datasets(folder, seed=0)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """A Qwen2 that solves some problems: enough for rewards that differ within a group."""
+    folder = tmp_path_factory.mktemp("model") / "tiny-qwen2"
+    warm_start("qwen2", folder, 0, SHORT)
+    return folder
+
+
+@pytest.fixture
+def resolve():
+    """Resolve a small run: `resolve("dapo", "sagc", steps=3)` -> RunConfig."""
+
+    def build(algorithm: str = "grpo", group: int | str = 4, seed: int = 0, **training) -> RunConfig:
+        raw = {
+            "grid": {
+                "models": ["tiny-qwen2"],
+                "algorithms": [algorithm],
+                "stacks": ["vanilla"],
+                "groups": [group],
+                "seeds": [seed],
+            },
+            "models": {"tiny-qwen2": {"type": "tiny", "architecture": "qwen2"}},
+            "algorithms": {
+                "grpo": {"loss": "grpo"},
+                "dapo": {"loss": "dapo", "clip_high": 0.28, "dynamic_sampling": {"max_rounds": 3}, "overlong": {}},
+            },
+            "training": {"steps": 3, "prompts_per_step": 4, "max_response_tokens": 60, "micro_batches": 2, **training},
+        }
+        grid: GridConfig = validate_grid(raw)
+        return grid.run(grid.cells()[0])
+
+    return build
