@@ -93,12 +93,12 @@ class TraceWriter:
 
 def read_trace(path: str | Path) -> Iterator[StepRecord]:
     """The records of a trace, in order. A half-written last line is left out; any other bad line is a ValueError."""
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 return
             try:
-                yield StepRecord.from_json(line)
+                yield StepRecord.from_json(line.decode("utf-8"))
             except (ValueError, AttributeError) as error:
                 raise ValueError(f"{path}, line {number}: not a step record ({error})") from None
 

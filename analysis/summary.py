@@ -1,0 +1,188 @@
+"""One row per run: what the tables need, from the run's config.json, trace.jsonl and eval/evaluation.json alone.
+
+    python -m analysis.summary results/tiny-qwen2/grpo/vanilla/16/seed0
+
+writes summary.json into the run's folder.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from analysis import Command
+from sagc.errors import UserError
+from sagc.run_folder import RunFolder, write_atomically
+from sagc.trace import StepRecord, read_trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LAST_STEPS = 10  # steps at the end of training over which `reward` is a mean
+CELL = ("model", "algorithm", "stack", "group", "seed")
+
+log = logging.getLogger("sagc")
+
+
+def summarize_run(folder: str | Path) -> dict[str, Any]:
+    """The row of one run.
+
+    Returns
+    -------
+    dict
+        model, algorithm, stack, group, seed : the cell; `group` is text.
+        steps : rollouts.
+        straggler_rate : straggler events over the groups that were generated, of the whole run. Dynamic sampling makes
+        steps of different numbers of groups, so it is not the mean of the steps' rates.
+        idle_fraction : share of decode slots that waited for the longest response of their round, of the whole run.
+        mean_group_size : mean over steps.
+        moves_per_step : changes of the group size, over steps.
+        infeasible_steps : steps in which no ladder size fitted the controller's budget.
+        filtered_share : share of the groups generated that dynamic sampling dropped.
+        tokens : tokens generated.
+        wall_s, rollout_s, train_s, sync_s : seconds; wall_s is the whole steps, of which the others are parts.
+        reward : mean over the last ten steps, of the outcome reward; None where no reward could be given.
+        cut_off_rate : share of the training responses that the limit ended.
+        accuracy_B, accuracy_B_se, output_tokens_B, cut_off_rate_B : per benchmark B, see sagc/evaluate.py.
+
+    Raises
+    ------
+    UserError
+        For a folder that is no run, a run that is not trained to its end, and an evaluation that is missing or of
+        another run.
+    """
+    place = RunFolder(folder)
+    config = place.read_config()
+    run = config["run"]
+    records = _read_records(place, run["training"]["steps"])
+    row = {name: run["cell"][name] for name in CELL} | {"group": str(run["cell"]["group"])}
+    row |= _training_columns(records, event=run["straggler"]["event"])
+    for name, metrics in _read_evaluation(place, config["hash"])["benchmarks"].items():
+        row |= {
+            f"accuracy_{name}": metrics["accuracy"],
+            f"accuracy_{name}_se": metrics["accuracy_se"],
+            f"output_tokens_{name}": metrics["output_tokens"],
+            f"cut_off_rate_{name}": metrics["cut_off_rate"],
+        }
+    return row
+
+
+def write_summary(folder: str | Path) -> dict[str, Any]:
+    """Write the run's summary.json and return its row; raises what `summarize_run` raises."""
+    row = summarize_run(folder)
+    write_atomically(RunFolder(folder).summary, json.dumps(row, indent=2, allow_nan=False) + "\n")
+    return row
+
+
+def summarize_results(results: str | Path) -> pd.DataFrame:
+    """Summarize every run below a folder and write the tables over them, summary.csv and summary.md, into it.
+
+    Runs that are not complete are left out, each with a warning. Returns the table, one row per run.
+
+    Raises
+    ------
+    UserError
+        Where there is no complete run, or two of the same cell.
+    """
+    from analysis.tables import add_ratios, read_summaries, write_tables
+
+    results, summaries = Path(results), []
+    for trace in sorted(results.rglob("trace.jsonl")):
+        folder = trace.parent
+        if "checkpoints" in folder.relative_to(results).parts:  # checkpoints keep a copy of the trace
+            continue
+        try:
+            write_summary(folder)
+        except UserError as error:
+            log.warning("left out: %s", error)
+        else:
+            summaries.append(RunFolder(folder).summary)
+    if not summaries:
+        raise UserError(f"{results} holds no complete run")
+    frame = add_ratios(read_summaries(summaries))
+    write_tables(frame, results / "summary.csv", results / "summary.md")
+    click.echo(f"{len(frame)} run{'s' if len(frame) > 1 else ''}: {results / 'summary.md'}")
+    return frame
+
+
+def _training_columns(records: list[StepRecord], event: str) -> dict[str, Any]:
+    groups = sum(len(record.lengths) for record in records)
+    responses = sum(len(group) for record in records for group in record.lengths)
+    tokens = sum(record.tokens for record in records)
+    sizes = [record.group_size for record in records]
+    rewards = [record.reward for record in records[-LAST_STEPS:] if record.reward is not None]
+    return {
+        "steps": len(records),
+        "straggler_rate": sum(r.straggler_events for r in records) / (groups if event == "group" else len(records)),
+        "idle_fraction": 1 - tokens / sum(_decode_slots(record) for record in records),
+        "mean_group_size": mean(sizes),
+        "moves_per_step": sum(a != b for a, b in itertools.pairwise(sizes)) / len(sizes),
+        "infeasible_steps": sum(record.infeasible for record in records),
+        "filtered_share": sum(record.filtered_groups for record in records) / groups,
+        "tokens": tokens,
+        "wall_s": sum(record.step_s for record in records),
+        "rollout_s": sum(record.rollout_s for record in records),
+        "train_s": sum(record.train_s for record in records),
+        "sync_s": sum(record.sync_s for record in records),
+        "reward": mean(rewards) if rewards else None,
+        "cut_off_rate": sum(record.truncated for record in records) / responses,
+    }
+
+
+def _decode_slots(record: StepRecord) -> int:
+    """Token positions that the step's rounds kept open: in each, every response's slot until the longest had ended."""
+    slots, first = 0, 0
+    for groups in record.rounds:
+        lengths = [length for group in record.lengths[first : first + groups] for length in group]
+        slots += len(lengths) * max(lengths)
+        first += groups
+    return slots
+
+
+def _read_records(place: RunFolder, steps: int) -> list[StepRecord]:
+    try:
+        records = list(read_trace(place.trace))
+    except OSError:
+        raise UserError(f"{place.path} has no trace.jsonl; train it first") from None
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if [record.step for record in records] != list(range(1, steps + 1)):
+        raise UserError(f"{place.trace} does not hold the steps 1 to {steps} in order; train the run to its end first")
+    for record in records:
+        if sum(record.rounds) != len(record.lengths):
+            raise UserError(
+                f"{place.trace}, step {record.step}: rounds of {record.rounds} groups, but {len(record.lengths)} groups"
+            )
+    return records
+
+
+def _read_evaluation(place: RunFolder, run_hash: str) -> dict[str, Any]:
+    path = place.evaluation / "evaluation.json"
+    try:
+        evaluation = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(f"{place.path} is not evaluated yet: it has no eval/evaluation.json") from None
+    except ValueError:
+        raise UserError(f"{path} is not valid JSON; evaluate the run again") from None
+    if evaluation["run_hash"] != run_hash:
+        raise UserError(
+            f"{path} is of another run (hash {evaluation['run_hash']}, this one is {run_hash}); evaluate it again"
+        )
+    return evaluation
+
+
+@click.command(cls=Command)
+@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+def main(run_dir: Path) -> None:
+    """Write summary.json of the run in RUN_DIR."""
+    write_summary(run_dir)
+
+
+if __name__ == "__main__":
+    main()

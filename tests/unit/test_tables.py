@@ -1,0 +1,180 @@
+"""The tables: order, ratios, and a Markdown file that says what it shows."""
+
+import json
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from analysis.tables import MISSING, add_ratios, collect, main, read_summaries, to_markdown, write_tables
+from sagc.errors import UserError
+
+
+def row(group, seed=0, wall=10.0, model="tiny", **changes):
+    values = {
+        "model": model,
+        "algorithm": "grpo",
+        "stack": "vanilla",
+        "group": group,
+        "seed": seed,
+        "steps": 60,
+        "straggler_rate": 0.8416,
+        "idle_fraction": 0.5,
+        "mean_group_size": 7.96,
+        "moves_per_step": 0.1,
+        "infeasible_steps": 0,
+        "filtered_share": 0.0,
+        "tokens": 380000,
+        "wall_s": wall,
+        "rollout_s": wall / 2,
+        "train_s": wall / 2,
+        "sync_s": 0.0,
+        "reward": 0.6543,
+        "cut_off_rate": 0.0012,
+        "accuracy_heldout": 0.6118,
+        "accuracy_heldout_se": 0.0104,
+        "output_tokens_heldout": 35.53,
+        "cut_off_rate_heldout": 0.0,
+    }
+    return {**values, **changes}
+
+
+def write(folder, *rows):
+    paths = []
+    for number, each in enumerate(rows):
+        path = folder / str(number) / "summary.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(each))
+        paths.append(path)
+    return paths
+
+
+def test_natural_order(tmp_path):
+    groups = ["sagc-robust", "16", "sagc", "8", "4"]
+    rows = [row(group, seed=seed, model=model) for group in groups for seed in (10, 2) for model in ("b", "a")]
+    frame = read_summaries(write(tmp_path, *rows))
+    assert frame["model"].tolist() == ["a"] * 10 + ["b"] * 10
+    assert frame["group"].tolist()[:10:2] == ["4", "8", "16", "sagc", "sagc-robust"]
+    assert frame["seed"].tolist()[:4] == [2, 10, 2, 10]
+
+
+def test_ratios_are_to_the_same_seed_and_model():
+    frame = pd.DataFrame(
+        [
+            row("4", wall=5.0, tokens=95000),
+            row("16", wall=20.0),
+            row("4", seed=1, wall=5.0),
+            row("16", seed=1, wall=10.0),
+            row("4", model="other"),
+        ]
+    )
+    ratios = add_ratios(frame)
+    assert ratios["wall_vs_static16"].tolist()[:4] == [0.25, 1.0, 0.5, 1.0]
+    assert ratios["rollout_vs_static16"].tolist()[:4] == [0.25, 1.0, 0.5, 1.0]
+    assert ratios["tokens_vs_static16"].tolist()[:4] == [0.25, 1.0, 1.0, 1.0]
+    assert ratios.loc[4, ["wall_vs_static16", "rollout_vs_static16", "tokens_vs_static16"]].isna().all()
+
+
+def test_markdown_of_a_run():
+    text = to_markdown(add_ratios(pd.DataFrame([row("8", wall=50.4), row("16", wall=100.2)])))
+    assert "## tiny, grpo, vanilla\n" in text
+    titles, _, line, _ = (line for line in text.splitlines() if line.startswith("|"))
+    cells = dict(zip(split(titles), split(line), strict=True))
+    assert cells == {
+        "group": "8",
+        "seed": "0",
+        "steps": "60",
+        "stragglers %": "84.2",
+        "idle %": "50.0",
+        "mean G": "8.0",
+        "moves": "0.10",
+        "tokens, k": "380",
+        "wall, s": "50",
+        "wall / 16": "0.50",
+        "tokens / 16": "1.00",
+        "reward": "0.654",
+        "cut off %": "0.1",
+        "heldout": "0.612 ± 0.010",
+        "heldout, tokens": "35.5",
+    }
+    for title in cells:
+        assert f"- **{title}**: " in text
+
+
+def split(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_what_is_missing_is_a_dash():
+    other = row("8", accuracy_harder=0.5, accuracy_harder_se=None, output_tokens_harder=9.0, reward=None)
+    frame = add_ratios(pd.DataFrame([row("4"), other]))
+    four, eight = [line for line in to_markdown(frame).splitlines() if line.startswith("|")][2:]
+    assert split(four)[9:11] == [MISSING, MISSING]
+    assert split(four)[-2:] == [MISSING, MISSING]
+    assert split(eight)[11] == MISSING
+    assert split(eight)[-2:] == ["0.500", "9.0"]
+
+
+def test_a_section_per_model_algorithm_and_stack():
+    frame = add_ratios(pd.DataFrame([row("4"), row("16"), row("4", model="z")]))
+    text = to_markdown(frame)
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## tiny, grpo, vanilla",
+        "## z, grpo, vanilla",
+        "## Columns",
+    ]
+
+
+def test_one_seed_is_said():
+    text = to_markdown(add_ratios(pd.DataFrame([row("4"), row("16")])))
+    assert "2 runs, a line each" in text
+    assert "one seed of everything, so no interval over seeds can be given" in text
+
+
+def test_several_seeds_are_counted():
+    frame = add_ratios(pd.DataFrame([row("4"), row("16"), row("16", seed=1)]))
+    assert "There are 1 to 2 seeds of each" in to_markdown(frame)
+    assert "no interval over seeds" not in to_markdown(frame)
+
+
+def test_the_csv_has_every_column(tmp_path):
+    frame = add_ratios(pd.DataFrame([row("4"), row("sagc")]))
+    write_tables(frame, tmp_path / "out" / "a.csv", tmp_path / "out" / "a.md")
+    again = pd.read_csv(tmp_path / "out" / "a.csv", dtype={"group": str})
+    assert again.columns.tolist() == [*row("4"), "wall_vs_static16", "rollout_vs_static16", "tokens_vs_static16"]
+    assert again["group"].tolist() == ["4", "sagc"]
+    assert again["straggler_rate"].tolist() == [0.8416, 0.8416]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.csv", "a.md"]
+
+
+def test_two_summaries_of_one_run_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"0/summary\.json and .*1/summary\.json are both of tiny/grpo/vanilla/4/0"):
+        read_summaries(write(tmp_path, row("4"), row("4")))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "not valid JSON"), ('{"model": "tiny"}', "lacks algorithm, stack, group")]
+)
+def test_a_bad_summary_is_named(tmp_path, text, message):
+    path = tmp_path / "summary.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=rf"summary\.json.*{message}"):
+        read_summaries([path])
+
+
+def test_collect_finds_every_summary(tmp_path):
+    write(tmp_path, row("4"), row("16"))
+    assert collect(tmp_path)["group"].tolist() == ["4", "16"]
+    with pytest.raises(UserError, match=r"no summary\.json"):
+        collect(tmp_path / "0" / "nothing")
+
+
+def test_the_command_takes_only_the_runs_it_is_given(tmp_path):
+    paths = write(tmp_path, row("16"), row("4"), row("8"))
+    output = ["--csv", str(tmp_path / "s.csv"), "--markdown", str(tmp_path / "s.md")]
+    done = CliRunner().invoke(main, [*output, str(paths[0]), str(paths[1])])
+    assert done.exit_code == 0, done.output
+    assert pd.read_csv(tmp_path / "s.csv")["group"].tolist() == [4, 16]
+    missing = CliRunner().invoke(main, [*output, str(tmp_path / "none.json")])
+    assert missing.exit_code == 2
+    assert missing.output == f"Error: summary {tmp_path / 'none.json'} cannot be read: No such file or directory\n"
