@@ -330,8 +330,8 @@ def load_grid(path: str | Path) -> GridConfig:
     return validate_grid(read_yaml(path), source=str(path))
 
 
-def read_yaml(path: str | Path) -> Any:
-    """The content of a YAML file. Raises UserError: one sentence with the line where it stops being YAML."""
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds. Raises UserError: one sentence with the line where it stops being YAML."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -339,7 +339,7 @@ def read_yaml(path: str | Path) -> Any:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise UserError(f"config file {path} cannot be read: {reason}") from None
     try:
-        return yaml.safe_load(text)
+        return _mapping(yaml.safe_load(text), str(path))
     except (yaml.YAMLError, ValueError) as error:  # ValueError: what looks like a date and is none
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -349,10 +349,8 @@ def read_yaml(path: str | Path) -> Any:
 
 def validate_grid(raw: Any, source: str = "config") -> GridConfig:
     """Validate a config that is already a dictionary, down to the controller of every run."""
-    if not isinstance(raw, dict):
-        raise UserError(f"{source} must be a mapping of keys to values, not {type(raw).__name__}")
     try:
-        grid = GridConfig.model_validate(raw)
+        grid = GridConfig.model_validate(_mapping(raw, source))
     except ValidationError as error:
         raise UserError(f"{source}: {describe(error, GridConfig)}") from None
     cells = grid.cells()
@@ -365,6 +363,12 @@ def validate_grid(raw: Any, source: str = "config") -> GridConfig:
     except UserError as error:
         raise UserError(f"{source}: {error}") from None
     return grid
+
+
+def _mapping(raw: Any, source: str) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise UserError(f"{source} must be a mapping of keys to values, not {type(raw).__name__}")
+    return raw
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> str:
