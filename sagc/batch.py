@@ -76,10 +76,10 @@ def split_by_length(batch: Batch, parts: int) -> list[Batch]:
     """
     lengths = batch["completion_mask"].sum(dim=1)
     order = torch.argsort(lengths, stable=True)
-    return [_trim(select_rows(batch, rows.tolist())) for rows in order.tensor_split(parts)]
+    return [trim(select_rows(batch, rows.tolist())) for rows in order.tensor_split(parts)]
 
 
-def _trim(batch: Batch) -> Batch:
+def trim(batch: Batch) -> Batch:
     """Cut the columns that hold padding alone."""
     prompt = int(batch["prompt_mask"].any(dim=0).sum())
     response = max(1, int(batch["completion_mask"].any(dim=0).sum()))

@@ -80,6 +80,15 @@ class AlgorithmConfig(Strict):
     dynamic_sampling: DynamicSamplingConfig | None = None
     overlong: OverlongConfig | None = None
 
+    @model_validator(mode="after")
+    def _short_rollouts_need_a_token_mean(self):
+        if self.dynamic_sampling is not None and self.loss != "dapo":
+            raise ValueError(
+                f"dynamic_sampling with loss: {self.loss} would weigh the responses of a short rollout wrongly; "
+                "use loss: dapo"
+            )
+        return self
+
 
 class StragglerConfig(Strict):
     """What a straggler event is: the same for every arm, so that the rates can be compared."""

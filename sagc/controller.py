@@ -492,9 +492,9 @@ class RobustSAGC(GroupSizeController):
 
     def _load(self, state: Mapping) -> None:
         super()._load(state)
-        low, high = self._budget_bounds
-        allowed = f"a number from {low:.4g} to {high:.4g} (delta -/+ budget_range)"
-        self._budget = check_number("state's budget", state["budget"], allowed, lambda value: low <= value <= high)
+        low, high = self._budget_bounds  # of this controller, which may steer by another delta than the saved one
+        budget = check_number("state's budget", state["budget"], "a finite number", math.isfinite)
+        self._budget = min(max(budget, low), high)
         if not isinstance(state["infeasible"], bool):
             raise ValueError(f"state's infeasible must be true or false, got {state['infeasible']!r}")
         self._infeasible = state["infeasible"]

@@ -43,9 +43,14 @@ class PromptStream:
         return taken
 
     def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "position": self.position}
+        return {"size": self.size, "epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on where another stream stood. Raises ValueError if that had another number of prompts."""
+        if state["size"] != self.size:
+            raise ValueError(
+                f"the training data holds {self.size} prompts, and {state['size']} when the state was saved"
+            )
         self._go_to(state["epoch"], state["position"])
 
     def _go_to(self, epoch: int, position: int) -> None:

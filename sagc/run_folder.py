@@ -101,7 +101,7 @@ def write_atomically(path: Path, text: str) -> None:
 def folder_atomically(path: Path) -> Iterator[Path]:
     """A new folder to fill, renamed to `path` when all went well and removed otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.partial")  # one name, so that a killed process leaves at most one behind
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:

@@ -15,6 +15,8 @@ class StepRecord:
 
     Lengths are in tokens, end token included, counted on the raw generation. Rewards are those of the outcome, before
     any length penalty. Groups that dynamic sampling dropped are in `lengths` and `rewards` too: their time was spent.
+    With several processes a round may give one of them more groups than it lacks; such a group is neither kept nor
+    filtered.
     Times are in seconds; `step_s` is the whole step (checkpoints excluded), of which `rollout_s` went into generating
     and scoring, `sync_s` into handing the new weights to the generator and `train_s` into the updates.
     """

@@ -1,7 +1,9 @@
 """One training run, whichever its stack: claim the folder, write the config, hand over to the stack."""
 
+import contextlib
 import importlib
 import logging
+import os
 from pathlib import Path
 
 from sagc.config import RunConfig
@@ -9,8 +11,13 @@ from sagc.run_folder import RunFolder
 
 log = logging.getLogger("sagc")
 
-# Stack -> module with `train(run, folder, model_path, data)`; imported on use, for each needs heavy libraries.
+# Stack -> module with `check(run)` and `train(run, folder, model_path, data)`; imported on use, for they are heavy.
 STACKS = {"vanilla": "sagc.vanilla", "openrlhf": "openrlhf_patch"}
+
+
+def check(run: RunConfig) -> None:
+    """Refuse what the run's stack cannot train, before anything is made for it. Raises UserError."""
+    importlib.import_module(STACKS[run.cell.stack]).check(run)
 
 
 def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
@@ -32,10 +39,14 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
     UserError
         For a folder that holds another config's run or that another process uses, and for what the stack refuses.
     """
-    place = RunFolder(folder)
-    with place.lock():
-        place.write_config(run)
-        if place.complete:
+    place, main = RunFolder(folder), os.environ.get("RANK", "0") == "0"
+    check(run)
+    with (
+        place.lock() if main else contextlib.nullcontext()
+    ):  # of several processes, the first claims the folder for all
+        if place.complete and place.read_config().get("hash") == run.hash:
             log.warning("%s is trained already; remove it to train it again", place.path)
             return
+        if main:
+            place.write_config(run)
         importlib.import_module(STACKS[run.cell.stack]).train(run, place, str(model), Path(data))

@@ -12,9 +12,10 @@ How it departs from the stock trainer (TRL 1.16), and why:
    dropped and replaced, in at most `max_rounds` rounds; then the step trains on what there is, and on nothing if there
    is nothing. The outcome is the first reward function; a length penalty after it does not make a group informative.
 4. Rewards that are all equal give advantages of exactly 0, whatever the rounding of their mean.
-5. Micro batches of one optimizer step hold responses of like length, so that less of them is padding. Their summed
-   gradient is that of any equal split.
-6. Sampling is seeded per rollout, so that a resumed run draws what an unbroken one draws.
+5. Micro batches of one optimizer step hold responses of like length, so that less of them is padding. Where a loss
+   depends on how the rows are split (bnpo, an entropy bonus), they stay as they are.
+6. Sampling with transformers is seeded per rollout, so that a resumed run draws what an unbroken one draws. vLLM, where
+   it is used, draws from its own seed.
 
 Use it in place of GRPOTrainer:
 
@@ -29,7 +30,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -47,6 +48,7 @@ from sagc.prompts import PromptStream
 from sagc.trace import StepRecord
 
 STATE_FILE = "sagc_state.json"
+TOKEN_MEAN_LOSSES = ("dapo", "cispo", "vespo")  # normalised by the tokens of the whole rollout
 
 
 @dataclass
@@ -110,11 +112,12 @@ class SagcGRPOTrainer(GRPOTrainer):
     Raises
     ------
     ValueError
-        For a batch shape that would lose samples at some size of the ladder, a streamed dataset, or more processes
-        than prompts.
+        For a batch shape that would lose samples at some size of the ladder, a dataset that is streamed or holds fewer
+        prompts than one rollout needs, dynamic sampling with a loss that is no mean over tokens, checkpoints inside a
+        rollout; and while training, for a reward that is infinite.
     """
 
-    _tag_names = [*GRPOTrainer._tag_names, "sagc"]
+    _tag_names: ClassVar = [*GRPOTrainer._tag_names, "sagc"]
 
     def __init__(
         self,
@@ -133,12 +136,12 @@ class SagcGRPOTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         if not isinstance(self.train_dataset, Dataset):
             raise ValueError("a group size that changes needs a dataset that can be indexed, not a streamed one")
-        if self.args.steps_per_generation * self.num_iterations % self.args.gradient_accumulation_steps:
+        if max_rounds is not None and self.loss_type not in TOKEN_MEAN_LOSSES:
             raise ValueError(
-                f"gradient_accumulation_steps is {self.args.gradient_accumulation_steps}, which does not divide the "
-                f"{self.args.steps_per_generation * self.num_iterations} updates of a rollout (steps_per_generation x "
-                "num_iterations); an optimizer step never spans two rollouts"
+                f"dynamic sampling (max_rounds) with loss_type {self.loss_type!r}: a rollout may be short of groups, "
+                f"which only a mean over tokens allows for; use one of {', '.join(TOKEN_MEAN_LOSSES)}"
             )
+        self._check_steps()
         self.processes = self.accelerator.num_processes
         for size in self.controller.ladder:
             self._check_shape(size)
@@ -155,6 +158,30 @@ class SagcGRPOTrainer(GRPOTrainer):
     def prompts_per_rollout(self, size: int) -> int:
         """P at a group size, over all processes."""
         return self.args.generation_batch_size // (self.args.num_generations if self.hold == "prompts" else size)
+
+    def _check_steps(self) -> None:
+        parts, accumulate = self.args.steps_per_generation, self.args.gradient_accumulation_steps
+        if parts % accumulate:
+            raise ValueError(
+                f"gradient_accumulation_steps is {accumulate}, which does not divide steps_per_generation = {parts}; "
+                "an optimizer step never spans two rollouts"
+            )
+        prompts = self.args.generation_batch_size // self.args.num_generations
+        if len(self.train_dataset) < prompts:
+            raise ValueError(
+                f"the training data holds {len(self.train_dataset)} prompts, fewer than the {prompts} of one rollout"
+            )
+        save_steps, updates = self.args.save_steps, self.optimizer_steps_per_rollout
+        if self.args.save_strategy == "steps" and (save_steps < 1 or save_steps % updates):
+            raise ValueError(
+                f"save_steps is {save_steps}; choose a multiple of the {updates} optimizer steps of a rollout, so that "
+                "a checkpoint never falls inside one"
+            )
+
+    @property
+    def optimizer_steps_per_rollout(self) -> int:
+        """Updates between two generations."""
+        return self.args.steps_per_generation * self.num_iterations // self.args.gradient_accumulation_steps
 
     def _check_shape(self, size: int) -> None:
         prompts, parts = self.prompts_per_rollout(size), self.args.steps_per_generation
@@ -208,7 +235,7 @@ class SagcGRPOTrainer(GRPOTrainer):
     def _sort_micro_batches(self, buffered: list[batches.Batch]) -> list[batches.Batch]:
         """Give the micro batches of each optimizer step responses of like length."""
         count = self.args.gradient_accumulation_steps
-        if count == 1 or set(buffered[0]) - batches.KEYS:
+        if count == 1 or not self._any_split_is_alike or set(buffered[0]) - batches.KEYS:
             return buffered
         split = []
         for first in range(0, len(buffered), count):
@@ -216,6 +243,15 @@ class SagcGRPOTrainer(GRPOTrainer):
             parts = batches.split_by_length(update, count)
             split += [{**part, "num_items_in_batch": buffered[first]["num_items_in_batch"]} for part in parts]
         return split
+
+    @property
+    def _any_split_is_alike(self) -> bool:
+        """Whether the summed gradient is the same for every equal split of the rows into micro batches.
+
+        Not so where a term is a mean over the tokens of one micro batch.
+        """
+        per_micro_batch = self.loss_type == "bnpo" or self._entropy_bonus_enabled or self.aux_loss_enabled
+        return not per_micro_batch and self.top_entropy_quantile == 1.0
 
     @contextlib.contextmanager
     def _seeded(self) -> Iterator[None]:
@@ -275,6 +311,8 @@ class SagcGRPOTrainer(GRPOTrainer):
         counts = [len(tokens) for tokens in ids] if tool_mask is None else [sum(mask) for mask in tool_mask]
         ended = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         cut_off = sum(tokens[-1] not in ended for tokens in ids)
+        if torch.isinf(self._scored).any():
+            raise ValueError("a reward function returned an infinite reward; rewards are finite, or None for no reward")
         rewards = self._scored[:, 0].tolist()
         batch["advantages"] = self._exact_zeros(batch["advantages"], size)
         round_ = Round(
@@ -303,6 +341,8 @@ class SagcGRPOTrainer(GRPOTrainer):
 
     def _exact_zeros(self, advantages: torch.Tensor, size: int) -> torch.Tensor:
         """Zero the local groups whose total rewards are all equal: the rounding of their mean is not a signal."""
+        if self.multi_objective_aggregation != "sum_then_normalize":
+            return advantages  # rewards that differ one by one are a signal there, whatever their total
         total = (self._scored * self.reward_weights.to(self._scored.device)).nansum(dim=1).view(-1, size)
         equal = (total == total[:, :1]).all(dim=1).repeat_interleave(size)
         first = self.accelerator.process_index * advantages.size(0)
@@ -316,7 +356,7 @@ class SagcGRPOTrainer(GRPOTrainer):
         """
         size, pad, parts = self.num_generations, self._tokenizer.pad_token_id, self.args.steps_per_generation
         groups = [batches.select_rows(batch, list(range(i * size, (i + 1) * size))) for batch, i in kept]
-        joined = batches.concatenate(groups or [batches.silence(batches.select_rows(spare, [0]))], pad)
+        joined = batches.trim(batches.concatenate(groups or [batches.silence(batches.select_rows(spare, [0]))], pad))
         most = max(gather_object([joined["advantages"].size(0)]))
         joined = batches.fill_to(joined, -(-most // parts) * parts, pad)
         joined["num_items_in_batch"] = self.accelerator.gather(batches.loss_mask(joined).sum()).sum()
@@ -333,8 +373,7 @@ class SagcGRPOTrainer(GRPOTrainer):
     def _end_optimizer_step(self) -> None:
         rollout = self._rollout
         rollout.optimizer_steps += 1
-        per_rollout = self.args.steps_per_generation * self.num_iterations // self.args.gradient_accumulation_steps
-        if rollout.optimizer_steps < per_rollout:
+        if rollout.optimizer_steps < self.optimizer_steps_per_rollout:
             return
         self.rollouts += 1
         if self.on_step is not None and self.accelerator.is_main_process:
@@ -427,7 +466,8 @@ class SagcGRPOTrainer(GRPOTrainer):
         def timed(*args, **kwargs):
             started = time.perf_counter()
             result = sync(*args, **kwargs)
-            self._rollout.sync_s += time.perf_counter() - started
+            if self._rollout is not None:  # an evaluation before the first rollout belongs to no step
+                self._rollout.sync_s += time.perf_counter() - started
             return result
 
         self.vllm_generation.sync_weights = timed

@@ -31,6 +31,14 @@ from sagc.trl import SagcGRPOTrainer
 COMPLETE = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
 
 
+def check(run: RunConfig) -> None:
+    """Refuse, before anything is written, what this stack cannot train. Raises UserError."""
+    try:
+        reward_function(run.reward)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
 def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> None:
     """Train one run into its folder, going on from its last whole checkpoint; the model is written last.
 
@@ -72,7 +80,7 @@ def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> Non
             trainer.save_model(str(temporary))
     trainer.accelerator.wait_for_everyone()
     if main:
-        shutil.rmtree(checkpoints, ignore_errors=True)
+        shutil.rmtree(checkpoints.parent, ignore_errors=True)
 
 
 def restore(checkpoints: Path, folder: RunFolder) -> Path | None:
@@ -146,6 +154,7 @@ def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
         warmup_steps=training.warmup_steps,
         max_grad_norm=training.max_grad_norm,
         weight_decay=0.0,
+        model_init_kwargs=_loading(run) if algorithm.kl_coef else None,  # TRL loads the reference model of a KL term
         **_loss(algorithm),
     )
     processes = arguments(per_device_train_batch_size=parts * size).world_size
@@ -168,10 +177,7 @@ def _loss(algorithm: AlgorithmConfig) -> dict:
 
 def _rewards(run: RunConfig) -> list:
     """The outcome reward, and DAPO's length penalty after it (Yu et al. 2025, eq. 13) where it is asked for."""
-    try:
-        rewards = [reward_function(run.reward)]
-    except ValueError as error:
-        raise UserError(str(error)) from None
+    rewards = [reward_function(run.reward)]
     if overlong := run.algorithm.overlong:
         limit = run.training.max_response_tokens
         penalty = get_soft_overlong_punishment(limit, round(limit * overlong.fraction))
@@ -183,11 +189,14 @@ def _rewards(run: RunConfig) -> list:
     return rewards
 
 
-def _load(run: RunConfig, path: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+def _loading(run: RunConfig) -> dict:
     if run.model.type == "tiny":
-        options = {"local_files_only": True}
-    else:
-        options = {"revision": run.model.revision, "trust_remote_code": run.model.trust_remote_code}
+        return {"local_files_only": True}
+    return {"revision": run.model.revision, "trust_remote_code": run.model.trust_remote_code}
+
+
+def _load(run: RunConfig, path: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    options = _loading(run)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left", **options)
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, use_safetensors=True, **options)

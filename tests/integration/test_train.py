@@ -178,6 +178,28 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_run_goes_on_afterwards(
     assert facts(folder) == facts(tmp_path / "unbroken")
 
 
+def test_a_finished_run_is_left_as_it_is(tmp_path, resolve, tiny_model, tiny_data, caplog):
+    run, folder = resolve(steps=1), RunFolder(tmp_path / "run")
+    arguments = (run, folder.path, tiny_model, tiny_data / "train.jsonl")
+    train(*arguments)
+    before = {path: path.stat().st_mtime_ns for path in (folder.config, folder.trace, folder.model)}
+    train(*arguments)
+    assert "is trained already" in caplog.text
+    assert all(path.stat().st_mtime_ns == time_ for path, time_ in before.items())
+
+
+def test_two_processes_share_one_run_folder(tmp_path, resolve, tiny_model, tiny_data):
+    run, folder = resolve("dapo", "sagc-robust", steps=2), RunFolder(tmp_path / "run")
+    python, module, *rest = command(run, folder.path, tiny_model, tiny_data)
+    assert module == "-m"
+    launch = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", *rest]
+    done = subprocess.run(launch, capture_output=True, text=True, env={**environment(), "ACCELERATE_USE_CPU": "true"})
+    assert done.returncode == 0, done.stderr
+    records = list(read_trace(folder.trace))
+    assert [record.step for record in records] == [1, 2]
+    assert folder.complete
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of 16 MB; needs root, as containers and CI have."""
@@ -194,7 +216,7 @@ def test_model_or_data_that_is_missing_is_one_sentence(tmp_path, resolve, tiny_m
     run = resolve()
     with pytest.raises(UserError, match=r"training data .*nowhere\.jsonl does not exist"):
         train(run, tmp_path / "a", tiny_model, tiny_data / "nowhere.jsonl")
-    with pytest.raises(UserError, match="model .* cannot be loaded"):
+    with pytest.raises(UserError, match=r"model .* cannot be loaded"):
         train(run, tmp_path / "b", tmp_path / "nowhere", tiny_data / "train.jsonl")
     broken = tmp_path / "broken.jsonl"
     broken.write_text(json.dumps({"prompt": "3x +2 = 20 :", "answer": "6"}) + "\n{broken\n")

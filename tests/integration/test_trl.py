@@ -66,7 +66,9 @@ def model(tokenizer):
 
 
 def prompts(count):
-    return Dataset.from_dict({"prompt": [f"{2 + i % 7}x +{i % 10} = {10 + i % 40} :" for i in range(count)], "row": range(count)})
+    return Dataset.from_dict(
+        {"prompt": [f"{2 + i % 7}x +{i % 10} = {10 + i % 40} :" for i in range(count)], "row": range(count)}
+    )
 
 
 def config(folder, group=4, count=4, parts=1, accumulate=None, **changes):
@@ -122,7 +124,7 @@ def scripted_rollout(tokenizer, texts):
 
     def rollout(batch, trainer):
         chosen = list(itertools.islice(itertools.cycle(texts), len(batch)))
-        ids = [tokenizer(text).input_ids + [tokenizer.eos_token_id] for text in chosen]
+        ids = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in chosen]
         return {"prompt_ids": [tokenizer(text).input_ids for text in batch], "completion_ids": ids, "logprobs": None}
 
     return rollout
@@ -184,7 +186,10 @@ def test_five_prompts_with_four_per_step_lose_none(tmp_path, model, tokenizer):
         ({}, {"count": 1, "parts": 4, "group": 8}, "not divisible by steps_per_generation = 4"),
         ({"hold": "both"}, {}, "allowed are 'prompts' and 'samples'"),
         ({"max_rounds": 0}, {}, "at least one round"),
-        ({}, {"parts": 2, "accumulate": 4}, "never spans two rollouts"),
+        ({}, {"parts": 2, "accumulate": 4, "num_iterations": 2}, "never spans two rollouts"),
+        ({}, {"count": 41}, "holds 40 prompts, fewer than the 41 of one rollout"),
+        ({"max_rounds": 2}, {"loss_type": "grpo"}, "only a mean over tokens allows for"),
+        ({}, {"parts": 2, "accumulate": 1, "save_strategy": "steps", "save_steps": 3}, "never falls inside one"),
     ],
 )
 def test_shapes_that_would_lose_samples_are_refused(tmp_path, model, tokenizer, options, shape, sentence):
@@ -194,9 +199,7 @@ def test_shapes_that_would_lose_samples_are_refused(tmp_path, model, tokenizer, 
 
 def test_a_streamed_dataset_is_refused(tmp_path, model, tokenizer):
     with pytest.raises(ValueError, match="can be indexed"):
-        trainer_of(
-            model, tokenizer, config(tmp_path), StaticGroupSize(4), data=prompts(8).to_iterable_dataset()
-        )
+        trainer_of(model, tokenizer, config(tmp_path), StaticGroupSize(4), data=prompts(8).to_iterable_dataset())
 
 
 def test_the_learning_rate_horizon_does_not_depend_on_the_group_size(tmp_path, model, tokenizer):
@@ -245,7 +248,7 @@ def test_the_same_tokens_give_the_same_gradient_at_any_group_size(tmp_path, mode
     assert any((four[name] != value).any() for name, value in weights(model).items())
 
 
-@pytest.mark.parametrize("loss", ["grpo", "dapo"])
+@pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo", "luspo", "cispo"])
 def test_micro_batches_of_like_length_give_the_same_gradient(tmp_path, model, tokenizer, loss):
     whole = trained(tmp_path, model, tokenizer, loss_type=loss)
     split = trained(tmp_path, model, tokenizer, loss_type=loss, parts=4)
@@ -267,7 +270,7 @@ def test_the_update_is_that_of_plain_torch(tmp_path, model, tokenizer, loss):
     prompt = tokenizer("3x +2 = 20 :").input_ids
     terms, tokens = [], 0
     for i, text in enumerate(TEXTS):
-        response = tokenizer(text).input_ids + [tokenizer.eos_token_id]
+        response = [*tokenizer(text).input_ids, tokenizer.eos_token_id]
         logits = reference(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1]
         chosen = logits.log_softmax(-1).gather(1, torch.tensor(response)[:, None])[:, 0]
         advantage = i % 2 - 0.5
@@ -279,6 +282,71 @@ def test_the_update_is_that_of_plain_torch(tmp_path, model, tokenizer, loss):
         for parameter in reference.parameters():
             parameter -= parameter.grad
     assert_close(trained_weights, weights(reference), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sorted_by_length"),
+    [
+        ({"loss_type": "dapo"}, True),
+        ({"loss_type": "bnpo"}, False),
+        ({"loss_type": "dapo", "entropy_coef": 0.01}, False),
+        ({"loss_type": "dapo", "top_entropy_quantile": 0.5}, False),
+    ],
+)
+def test_micro_batches_are_sorted_only_where_no_term_depends_on_the_split(
+    tmp_path, model, tokenizer, settings, sorted_by_length
+):
+    widths = []
+
+    class Spy(SagcGRPOTrainer):
+        def _compute_loss(self, model, inputs):
+            widths.append(inputs["completion_ids"].size(1))
+            return super()._compute_loss(model, inputs)
+
+    Spy(
+        model,
+        by_position,
+        args=config(tmp_path, parts=4, **settings),
+        train_dataset=prompts(8),
+        processing_class=tokenizer,
+        controller=StaticGroupSize(4),
+        rollout_func=scripted_rollout(tokenizer, TEXTS),
+    ).train()
+    assert (len(set(widths)) > 1) == sorted_by_length
+    assert max(widths) == 7
+
+
+def test_rewards_that_differ_one_by_one_keep_their_advantages_where_each_is_normalised(tmp_path, model, tokenizer):
+    seen = []
+
+    class Spy(SagcGRPOTrainer):
+        def _compute_loss(self, model, inputs):
+            seen.append(inputs["advantages"])
+            return super()._compute_loss(model, inputs)
+
+    def one(completions, **columns):
+        return [float(i % 2) for i in range(len(completions))]
+
+    def other(completions, **columns):
+        return [1.0 - i % 2 if i < 4 else 1.0 for i in range(len(completions))]
+
+    Spy(
+        model,
+        [one, other],
+        args=config(tmp_path, count=2, multi_objective_aggregation="normalize_then_sum"),
+        train_dataset=prompts(8),
+        processing_class=tokenizer,
+        controller=StaticGroupSize(4),
+    ).train()
+    assert (seen[0] != 0).any()
+
+
+def test_an_infinite_reward_is_an_error_that_says_so(tmp_path, model, tokenizer):
+    def reward(completions, **columns):
+        return [float("inf")] * len(completions)
+
+    with pytest.raises(ValueError, match="a reward function returned an infinite reward"):
+        trainer_of(model, tokenizer, config(tmp_path), StaticGroupSize(4), reward=reward).train()
 
 
 @pytest.mark.parametrize("size", [6, 12])
@@ -306,7 +374,10 @@ def test_equal_rewards_give_advantages_of_exactly_zero(tmp_path, model, tokenize
 
 def test_a_truncated_response_counts_with_its_length_though_its_loss_is_masked(tmp_path, model, tokenizer):
     def endless(batch, trainer):
-        ids = [[9] * (LIMIT if i % 4 == 0 else 2) + ([] if i % 4 == 0 else [tokenizer.eos_token_id]) for i in range(len(batch))]
+        ids = [
+            [9] * (LIMIT if i % 4 == 0 else 2) + ([] if i % 4 == 0 else [tokenizer.eos_token_id])
+            for i in range(len(batch))
+        ]
         return {"prompt_ids": [tokenizer(text).input_ids for text in batch], "completion_ids": ids, "logprobs": None}
 
     controller, records = Scripted(4), []
@@ -361,9 +432,7 @@ def test_a_filtered_group_is_replaced_by_the_next_prompt(tmp_path, model, tokeni
     records = []
     arguments = config(tmp_path, count=3, shuffle_dataset=False, loss_type="dapo", max_steps=2)
     reward = by_row(lambda row: row != 1)
-    trainer_of(
-        model, tokenizer, arguments, Scripted(4), reward=reward, max_rounds=3, on_step=records.append
-    ).train()
+    trainer_of(model, tokenizer, arguments, Scripted(4), reward=reward, max_rounds=3, on_step=records.append).train()
     assert [record.prompt_index for record in records] == [[0, 1, 2, 3], [4, 5, 6]]
     assert [record.kept_groups for record in records] == [3, 3]
 
@@ -399,7 +468,13 @@ def test_a_length_penalty_does_not_make_a_group_informative(tmp_path, model, tok
         return [-float(i) for i, ids in enumerate(completion_ids)]
 
     trainer_of(
-        model, tokenizer, config(tmp_path), Scripted(4), reward=[outcome, penalty], max_rounds=2, on_step=records.append
+        model,
+        tokenizer,
+        config(tmp_path, loss_type="dapo"),
+        Scripted(4),
+        reward=[outcome, penalty],
+        max_rounds=2,
+        on_step=records.append,
     ).train()
     assert records[0].kept_groups == 0
     assert records[0].reward == 1.0
@@ -442,7 +517,7 @@ def test_a_resumed_run_gives_the_trace_of_an_unbroken_one(tmp_path, model, token
         trainer = trainer_of(
             copy.deepcopy(model),
             tokenizer,
-            config(folder, max_steps=5, save_strategy="steps", save_steps=checkpoint),
+            config(folder, max_steps=5, save_strategy="steps", save_steps=checkpoint, loss_type="dapo"),
             SAGC(ladder=(4, 6, 8), start=6, seed=1),
             data=prompts(12),
             max_rounds=max_rounds,
@@ -464,7 +539,12 @@ def test_two_processes_train_as_one(tmp_path):
         out = tmp_path / f"{processes}.json"
         script = Path(__file__).with_name("two_processes.py")
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-        environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
+        environment = {
+            **os.environ,
+            "ACCELERATE_USE_CPU": "true",
+            "OMP_NUM_THREADS": "1",
+            "TRL_EXPERIMENTAL_SILENCE": "1",
+        }
         done = subprocess.run([*command, str(script), str(out)], env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         results[processes] = json.loads(out.read_text())
@@ -477,6 +557,14 @@ def test_two_processes_train_as_one(tmp_path):
         torch.testing.assert_close(torch.tensor(one["weights"]), torch.tensor(two["weights"]), rtol=1e-3, atol=1e-5)
     kept = {case: [record["kept_groups"] for record in result["records"]] for case, result in results[2].items()}
     assert kept == {"replaced": [4] * 4, "one process keeps nothing": [2] * 4}
+
+
+def test_a_checkpoint_with_other_training_data_is_refused(tmp_path, model, tokenizer):
+    arguments = config(tmp_path, save_strategy="steps", save_steps=1)
+    trainer_of(model, tokenizer, arguments, StaticGroupSize(4), data=prompts(12)).train()
+    other = trainer_of(model, tokenizer, config(tmp_path, max_steps=2), StaticGroupSize(4), data=prompts(5))
+    with pytest.raises(ValueError, match="holds 5 prompts, and 12 when the state was saved"):
+        other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
 
 
 def test_a_checkpoint_of_another_trainer_is_refused(tmp_path, model, tokenizer):

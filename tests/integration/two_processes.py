@@ -22,7 +22,9 @@ TOKENIZER = build_tokenizer()
 
 def model():
     torch.manual_seed(0)
-    shape = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
+    shape = dict(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1
+    )
     ids = dict(eos_token_id=TOKENIZER.eos_token_id, pad_token_id=TOKENIZER.pad_token_id, bos_token_id=None)
     return Qwen2ForCausalLM(Qwen2Config(vocab_size=len(TOKENIZER), **shape, **ids)).float()
 

@@ -300,6 +300,12 @@ def other_generator(**changes):
     return {"generator": np.random.PCG64(0).state | changes}
 
 
+def test_a_state_saved_under_another_delta_goes_on_within_the_bounds_of_the_new_one():
+    controller = RobustSAGC(delta=0.8)
+    controller.load_state_dict(RobustSAGC(delta=0.5).state_dict())
+    assert controller.status().budget == pytest.approx(0.65)  # 0.5, brought into 0.8 -/+ 0.15
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
@@ -320,7 +326,7 @@ def other_generator(**changes):
         ("sagc", other_generator(state={"state": "7", "inc": 3}), "state's generator"),
         ("sagc", other_generator(state={"state": 2**200, "inc": 3}), "state's generator"),
         ("sagc", other_generator(has_uint32="no"), "state's generator"),
-        ("sagc-robust", {"budget": 0.9}, "state's budget must be a number from 0.35 to 0.65"),
+        ("sagc-robust", {"budget": math.nan}, "state's budget must be a finite number"),
         ("sagc-robust", {"infeasible": 1}, "state's infeasible must be true or false, got 1"),
         ("sagc-robust", {"events": [9e9, 0, 0, 0, 0]}, "state's events must be at most its trials"),
         ("sagc-robust", {"trials": [math.nan] * 5}, "state's trials"),

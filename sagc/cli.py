@@ -1,0 +1,281 @@
+"""The `sagc` command: the same code path that the DAG uses.
+
+Heavy libraries are imported by the command that needs them, so that `sagc --help` is instant. A user's mistake is one
+sentence on standard error and exit status 2.
+"""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from filelock import FileLock
+from pydantic import BaseModel, ValidationError
+
+from sagc.config import (
+    Cell,
+    EvaluationConfig,
+    GridConfig,
+    RunConfig,
+    WarmStartConfig,
+    describe,
+    read_yaml,
+    validate_grid,
+)
+from sagc.errors import UserError
+
+DEFAULT_CONFIG = Path("config/config.yaml")
+FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Commands(click.Group):
+    """Turns a user's mistake and a full disk into one sentence and exit status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            raise _refusal(str(error)) from None
+        except ModuleNotFoundError as error:
+            raise _refusal(f"{error.name} is not installed; `sagc doctor` says what this command lacks") from error
+        except Exception as error:
+            if (full := _full_disk(error)) is None:
+                raise
+            raise _refusal(full) from None
+
+
+def _refusal(sentence: str) -> click.ClickException:
+    refusal = click.ClickException(sentence)
+    refusal.exit_code = 2
+    return refusal
+
+
+def _full_disk(error: BaseException | None) -> str | None:
+    """The sentence for an error that a full disk caused; libraries wrap it, or keep only its text."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL_DISK:
+            return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
+        if os.strerror(errno.ENOSPC) in str(error):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="Config file.",
+)
+set_option = click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a config key.")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sagc")
+def main() -> None:
+    """Straggler-aware group control for reinforcement learning of language models."""
+
+
+@main.command()
+@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+@config_option
+@click.option("--model", help="Model, by its name in the config.  [default: the grid's first]")
+@click.option("--algorithm", help="Algorithm, by its name in the config.  [default: the grid's first]")
+@click.option("--stack", help="vanilla or openrlhf.  [default: the grid's first]")
+@click.option("--group-size", help="A static size, sagc, or sagc-robust.  [default: the grid's first]")
+@click.option("--seed", type=int, help="Seed of the run.  [default: the grid's first]")
+@set_option
+@click.option("--resolved", metavar="JSON", help="The run itself, resolved: what the DAG passes instead of all above.")
+@click.option("--model-path", metavar="PATH", help="Starting model, with --resolved.")
+@click.option("--data", type=click.Path(path_type=Path), help="Training prompts (JSON lines), with --resolved.")
+def train(
+    run_dir: Path,
+    config_file: Path,
+    model: str | None,
+    algorithm: str | None,
+    stack: str | None,
+    group_size: str | None,
+    seed: int | None,
+    changes: tuple[str, ...],
+    resolved: str | None,
+    model_path: str | None,
+    data: Path | None,
+) -> None:
+    """Train one run into RUN_DIR; a run that was interrupted goes on from its last checkpoint.
+
+    An embedded model that is not there yet is made first, in the folder that the DAG uses too.
+
+    \b
+    sagc train results/try --group-size sagc-robust --seed 1
+    sagc train results/try --algorithm dapo --set training.steps=20
+    """
+    from sagc.train import check
+    from sagc.train import train as train_run
+
+    if resolved is not None:
+        if model_path is None or data is None:
+            raise UserError("--resolved needs --model-path and --data")
+        run = _from_json(RunConfig, resolved, "--resolved")
+    else:
+        if model_path is not None or data is not None:
+            raise UserError("--model-path and --data need --resolved; without it the config says where they are")
+        grid = load_changed(config_file, changes)
+        run = grid.run(choose_cell(grid, model, algorithm, stack, group_size, seed))
+        check(run)  # before minutes go into a warm start
+        model_path, data = starting_model(grid, run), data_folder(grid) / "train.jsonl"
+
+    train_run(run, run_dir, model_path, data)
+
+
+@main.command()
+@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+@config_option
+@set_option
+@click.option("--evaluation", metavar="JSON", help="The evaluation, resolved: what the DAG passes instead of --config.")
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of the problems, with --evaluation.")
+def evaluate(
+    run_dir: Path, config_file: Path, changes: tuple[str, ...], evaluation: str | None, data: Path | None
+) -> None:
+    """Evaluate the trained model of RUN_DIR on the config's benchmarks and print the scores."""
+    if (evaluation is None) != (data is None):
+        raise UserError("--evaluation and --data belong together; give both or neither")
+    if evaluation is not None:
+        chosen = _from_json(EvaluationConfig, evaluation, "--evaluation")
+    else:
+        grid = load_changed(config_file, changes)
+        chosen, data = grid.evaluation, data_folder(grid)
+
+    from sagc.evaluate import evaluate as evaluate_run
+
+    click.echo(json.dumps(evaluate_run(run_dir, chosen, data), indent=2))
+
+
+@main.command()
+@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+def summarize(results: Path) -> None:
+    """Write summary.json of every run in RESULTS, and the tables over them."""
+    if not results.is_dir():
+        raise UserError(f"results folder {results} does not exist")
+
+    from analysis.summary import summarize_results
+
+    summarize_results(results)
+
+
+@main.command()
+def doctor() -> None:
+    """Say what this machine has and which stacks can run on it."""
+    from sagc.doctor import examine
+
+    click.echo(examine(Path.cwd()))
+
+
+def load_changed(path: Path, changes: tuple[str, ...]) -> GridConfig:
+    """A config file with `key=value` changes applied to it, validated.
+
+    Values are read as YAML and keys may be nested with dots. Raises UserError: one sentence.
+    """
+    if not path.exists():
+        raise UserError(f"config file {path} does not exist; run in the project's folder, or name one with --config")
+    raw = read_yaml(path)
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not (key and equals):
+            raise UserError(f"--set {change!r} is not of the form key=value")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise UserError(f"--set {key}: {text!r} is not valid YAML") from None
+        *parents, last = key.split(".")
+        section = raw
+        for name in parents:
+            section = section.setdefault(name, {}) if isinstance(section, dict) else None
+        if not isinstance(section, dict):
+            raise UserError(f"--set {key}: {'.'.join(parents) or path} is not a section of the config")
+        section[last] = value
+    return validate_grid(raw, source=str(path))
+
+
+def choose_cell(
+    grid: GridConfig,
+    model: str | None,
+    algorithm: str | None,
+    stack: str | None,
+    group: str | None,
+    seed: int | None,
+) -> Cell:
+    """The run by its names; where one is not given, the first of the grid's (or of its first extra run)."""
+    first = grid.cells()[0]
+    given = {"model": model, "algorithm": algorithm, "stack": stack, "group": group, "seed": seed}
+    names = first.model_dump() | {key: value for key, value in given.items() if value is not None}
+    try:
+        return Cell(**names)
+    except ValidationError as error:
+        raise UserError(describe(error, Cell)) from None
+
+
+def starting_model(grid: GridConfig, run: RunConfig) -> str:
+    """Where the run starts: the Hub id or folder of a pretrained model, or an embedded one, made if it is missing."""
+    if run.model.type == "pretrained":
+        return run.model.path
+    folder = Path(grid.results) / "models" / run.cell.model
+    architecture, warm_start = run.model.architecture, run.model.warm_start
+    with _folder_lock(folder):
+        if not folder.exists():
+            click.echo(f"Making the embedded model {run.cell.model} in {folder} (once, some minutes)", err=True)
+            command = [sys.executable, "-m", "sagc.tiny.warm_start", "--architecture", architecture]
+            command += ["--out", str(folder), "--seed", str(warm_start.seed)]
+            command += ["--steps", str(warm_start.steps)] if warm_start.steps else []
+            if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+                raise UserError(f"the embedded model {run.cell.model} could not be made in {folder} (see above)")
+        _check_warm_start(folder, architecture, warm_start)
+    return str(folder)
+
+
+def _check_warm_start(folder: Path, architecture: str, warm_start: WarmStartConfig) -> None:
+    try:
+        made = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))
+        found = (made["architecture"], made["seed"], made["settings"]["steps"])
+    except (OSError, ValueError, KeyError):
+        raise UserError(f"{folder} is not an embedded model; remove it, and it is made again") from None
+    wanted = (architecture, warm_start.seed, warm_start.steps or found[2])
+    if found != wanted:
+        raise UserError(
+            f"{folder} was made with architecture, seed and steps {found}, and the config says {wanted}; "
+            "remove it, or choose another results folder"
+        )
+
+
+def data_folder(grid: GridConfig) -> Path:
+    """The folder of the embedded task's problems, written if it is missing."""
+    folder = Path(grid.results) / "data" / "tiny"
+    with _folder_lock(folder):
+        if not folder.exists():
+            from sagc.tiny.data import write_datasets
+
+            write_datasets(folder, grid.data.seed)
+    return folder
+
+
+def _folder_lock(folder: Path) -> FileLock:
+    """Two commands that start together make a shared folder once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder.with_name(f".{folder.name}.lock"))
+
+
+def _from_json(kind: type[BaseModel], text: str, option: str) -> Any:
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        raise UserError(f"{option}: {describe(error, kind)}") from None
+
+
+if __name__ == "__main__":
+    main()

