@@ -24,12 +24,14 @@ from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from sagc.errors import UserError
 from sagc.lengths import straggler_report
 from sagc.tiny.data import load_problems
 from sagc.tiny.models import ARCHITECTURES, build_model
 from sagc.tiny.task import Problem, expert_trace, outcome_reward
 from sagc.tiny.tokenizer import build_tokenizer
 
+RECORD = "warm_start.json"
 IGNORED = -100  # the label that the loss of transformers skips
 STRAGGLER_TAU = 2.0
 GROUP_SIZES = (4, 8, 16)
@@ -127,7 +129,10 @@ def sample(
     response_limit: int,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rewards, lengths (tokens, end token included) and cut-off flags, each of shape (problems, group_size)."""
+    """Responses at temperature 1 to each problem, as three arrays of shape (problems, group_size).
+
+    They are rewards, lengths (tokens, end token included) and whether a response was cut off at `response_limit`.
+    """
     model.eval()
     rewards, lengths, cut_off = [], [], []
     chunk = max(1, 256 // group_size)
@@ -138,9 +143,10 @@ def sample(
             inputs = tokenizer([problem.prompt for problem in group], padding=True, return_tensors="pt")
             output = model.generate(**inputs, max_new_tokens=response_limit)
             responses = output[:, inputs["input_ids"].shape[1] :]
-            ended = (responses == tokenizer.eos_token_id).any(dim=1)
+            ends = responses == tokenizer.eos_token_id
+            ended = ends.any(dim=1)
             cut_off += (~ended).tolist()
-            lengths += (responses != tokenizer.pad_token_id).sum(dim=1).tolist()
+            lengths += torch.where(ended, ends.int().argmax(dim=1) + 1, responses.shape[1]).tolist()
             texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
             rewards += [outcome_reward(text, problem.answer) for text, problem in zip(texts, group, strict=True)]
     shape = (len(problems), group_size)
@@ -162,11 +168,11 @@ def measure(
         by_problem = rewards.mean(axis=1)
         metrics[f"solved_{split}"] = float(by_problem.mean())
         metrics[f"solved_{split}_se"] = stdev(by_problem.tolist()) / len(problems) ** 0.5
-        metrics[f"length_quantiles_{split}"] = {q: float(np.quantile(lengths, q / 100)) for q in (10, 50, 90, 99)}
+        metrics[f"length_quantiles_{split}"] = {str(q): float(np.quantile(lengths, q / 100)) for q in (10, 50, 90, 99)}
         metrics[f"length_mean_{split}"] = float(lengths.mean())
         metrics[f"cut_off_rate_{split}"] = float(cut_off.mean())
         metrics[f"straggler_rate_{split}"] = {
-            size: straggler_report(lengths.reshape(-1, size), STRAGGLER_TAU).straggler_rate for size in GROUP_SIZES
+            str(size): straggler_report(lengths.reshape(-1, size), STRAGGLER_TAU).straggler_rate for size in GROUP_SIZES
         }
     return metrics
 
@@ -174,48 +180,61 @@ def measure(
 def warm_start(architecture: str, out_dir: Path, seed: int, settings: WarmStartSettings) -> dict[str, object]:
     """Build, train, measure and save one model; returns the metrics that warm_start.json holds beside the settings.
 
-    The folder is written beside its place and then renamed, so a killed warm start leaves no half-written model; a
-    folder that was there is replaced.
+    An earlier warm start in `out_dir` is replaced; times are in seconds.
 
     Raises:
         ValueError: the architecture is unknown.
+        UserError: `out_dir` holds something other than a warm start.
     """
-    out_dir = Path(out_dir)
+    out_dir = Path(out_dir).absolute()
+    if out_dir.exists() and any(out_dir.iterdir()) and not (out_dir / RECORD).exists():
+        raise UserError(f"out is {str(out_dir)!r}, which holds other files; allowed: a new folder or a warm start's")
     tokenizer = build_tokenizer()
     model = build_model(architecture, tokenizer, seed)
     started = time.perf_counter()
     loss = train(model, tokenizer, settings, seed)
     trained = time.perf_counter()
-    metrics = {"loss": loss, **measure(model, tokenizer, settings, seed)}
-    metrics |= {
+    metrics = {
+        "loss": loss,
+        **measure(model, tokenizer, settings, seed),
         "parameters": model.num_parameters(),
         "train_s": trained - started,
         "measure_s": time.perf_counter() - trained,
         "threads": torch.get_num_threads(),
     }
+    record = {"architecture": architecture, "seed": seed, "settings": asdict(settings), "metrics": metrics}
+    save(model, tokenizer, record, out_dir)
+    return metrics
 
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, record: dict, out_dir: Path) -> None:
+    """Write the folder beside its place, then rename it: a killed warm start leaves no half-written model."""
     partial = out_dir.with_name(f".{out_dir.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     model.save_pretrained(partial)
     tokenizer.save_pretrained(partial)
-    record = {"architecture": architecture, "seed": seed, "settings": asdict(settings), "metrics": metrics}
-    (partial / "warm_start.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    shutil.rmtree(out_dir, ignore_errors=True)
+    (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if out_dir.exists():
+        shutil.rmtree(out_dir)
     partial.rename(out_dir)
-    return metrics
 
 
 @click.command()
 @click.option("--architecture", type=click.Choice(list(ARCHITECTURES)), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the model; replaced if there.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--steps", type=int, default=WarmStartSettings.steps, show_default=True, help="Optimizer steps.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), default=WarmStartSettings.steps, show_default=True, help="Optimizer steps."
+)
 def main(architecture: str, out: Path, seed: int, steps: int) -> None:
     """Warm-start an embedded model and save it in Hugging Face format."""
     logging.disable_progress_bar()  # tqdm's own rule, no bars off a terminal, does not reach the one of save_pretrained
     torch.set_num_threads(1)  # two threads are slower at this size, and the weights depend on their number
-    metrics = warm_start(architecture, out, seed, WarmStartSettings(steps=steps))
+    try:
+        metrics = warm_start(architecture, out, seed, WarmStartSettings(steps=steps))
+    except UserError as error:
+        raise click.UsageError(str(error)) from None
     click.echo(json.dumps(metrics, indent=2))
 
 

@@ -9,16 +9,26 @@ import torch
 from tokenizers.decoders import DecodeStream
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, Qwen2ForCausalLM
 
+from sagc.errors import UserError
 from sagc.tiny.models import ARCHITECTURES, build_model
 from sagc.tiny.task import all_problems
 from sagc.tiny.tokenizer import SPECIAL_TOKENS, build_tokenizer, words
 from sagc.tiny.warm_start import IGNORED, WarmStartSettings, batches, warm_start
 
-QUICK = WarmStartSettings(steps=3, response_limit=40, measured_problems=2)
+QUICK = WarmStartSettings(steps=3, pool_size=64, response_limit=20, measured_problems=2)
 PROMPT = "3x +12 = 39:"
 PROMPT_WORDS = ["3x", " +12", " = 39", ":"]
 RESPONSE = "4 12 24<;9 27 39=!<eos>"
 RESPONSE_WORDS = ["4", " 12", " 24", "<", ";", "9", " 27", " 39", "=", "!", "<eos>"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As the warm start runs: at this size more threads only wait for one another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module", params=sorted(ARCHITECTURES))
@@ -144,12 +154,20 @@ def test_warm_start_says_what_it_did(folder):
 def test_warm_start_is_reproducible_bit_for_bit_and_replaces_its_folder(folder, tmp_path):
     again = tmp_path / folder.name
     again.mkdir()
-    (again / "stale").touch()
+    for name in ("stale", "warm_start.json"):
+        (again / name).touch()
     torch.manual_seed(1)  # whatever the caller's random state is
     warm_start(folder.name, again, 0, QUICK)
     assert (again / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     assert not (again / "stale").exists()
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+def test_warm_start_does_not_replace_a_folder_of_other_files(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UserError, match="holds other files; allowed: a new folder or a warm start's"):
+        warm_start("qwen2", tmp_path, 0, QUICK)
+    assert (tmp_path / "thesis.tex").exists()
 
 
 def test_a_failed_warm_start_leaves_no_folder(tmp_path, monkeypatch):

@@ -1,0 +1,75 @@
+# Every target works as the first command after `git clone`: the set-up is made when it is missing or out of date.
+#
+#   make setup   .venv with everything, from the pinned lists of requirements/
+#   make grid    the grid of config/config.yaml, as `snakemake --cores all` does
+#   make quick   the smallest grid that shows the point, config/quick.yaml
+#   make test    linters, unit tests, integration tests
+#   make bench   the benchmarks of tests/bench, as one table
+#   make lint    ruff and snakefmt, without changing a file
+#
+# PYTHON=/path/to/python3.11 takes that Python. pip takes the torch that its own configuration finds: on a machine
+# without one for CPUs this is PyPI's CUDA build with its libraries (several GB more). For the small CPU build:
+#   make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.ONESHELL:
+.SILENT:
+.PHONY: setup grid quick test bench lint
+
+PYTHON ?= python3.11
+TORCH_INDEX ?=
+NEEDED_MB := 3000
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+STAMP := .venv/.sagc-complete
+
+setup: $(STAMP)
+
+grid: $(STAMP)
+	$(BIN)/snakemake --cores all
+
+quick: $(STAMP)
+	$(BIN)/snakemake --cores all --configfile config/quick.yaml
+
+test: lint
+	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest tests/integration
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+
+# The stamp comes last: without it the next call goes on where this one was interrupted.
+$(STAMP): requirements/build.txt requirements/base.txt requirements/dev.txt pyproject.toml
+	fail() { echo "Error: $$1" >&2; exit 2; }
+	command -v "$(PYTHON)" > /dev/null || fail "$(PYTHON) is not on PATH; install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv) or run make with PYTHON=/path/to/python3.11"
+	found=$$("$(PYTHON)" -c 'import platform; print(platform.python_version())') || fail "$(PYTHON) does not run"
+	[[ $$found == 3.11.* ]] || fail "$(PYTHON) is Python $$found, and the pinned packages need Python 3.11; run make with PYTHON=/path/to/python3.11"
+	"$(PYTHON)" -c 'import ensurepip, venv' 2> /dev/null || fail "$(PYTHON) cannot make virtual environments; install its venv module (Debian: apt-get install python3.11-venv)"
+	if [[ ! -d .venv ]]; then
+	    free=$$(df -Pm . | awk 'NR == 2 {print $$4}')
+	    (( free >= $(NEEDED_MB) )) || fail "the set-up needs $(NEEDED_MB) MB of free disk, and $$PWD has $$free MB"
+	fi
+	echo "Setting up .venv (about two minutes)"
+	"$(PYTHON)" -m venv .venv
+	# A package that pip was killed on looks installed: pip writes INSTALLER after the package's files, so it is missing.
+	for info in .venv/lib/python3.11/site-packages/*.dist-info; do
+	    [[ -e $$info/INSTALLER ]] || rm -rf "$$info"
+	done
+	$(PIP) install --no-deps -r requirements/build.txt
+	if [[ -n "$(TORCH_INDEX)" ]]; then
+	    $(PIP) install --no-deps --index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements/base.txt)"
+	else
+	    $(PIP) install --constraint requirements/build.txt --constraint requirements/base.txt torch # a CUDA build's libraries come along
+	fi
+	$(PIP) install --no-deps --no-build-isolation -r requirements/base.txt -r requirements/dev.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	echo "Checking the imports"
+	$(BIN)/python -c 'import torch, trl, transformers, lm_eval, math_verify, snakemake, pandas, matplotlib, pytest, hypothesis, sagc.cli' || fail "the set-up is incomplete (see the error above); run make setup again, or remove .venv first"
+	touch $@

@@ -1,0 +1,66 @@
+"""The DAG: warm start -> train -> evaluate -> summarize -> table.
+
+`snakemake --cores all` runs the grid of config/config.yaml; `--configfile FILE` puts another config in its place, and
+`--config key=value` changes single keys of either. Nothing trains before the whole config is found valid.
+"""
+
+import sys
+from pathlib import Path
+
+from sagc.config import read_yaml, validate_grid
+from sagc.errors import UserError
+
+PROJECT = Path(str(workflow.basedir))
+DEFAULT_CONFIG = PROJECT / "config" / "config.yaml"
+
+
+def checked(function, *arguments, **options):
+    """Stop with one sentence where the config has a mistake."""
+    try:
+        return function(*arguments, **options)
+    except UserError as error:
+        sys.exit(f"Error: {error}")
+
+
+# Snakemake would merge a `configfile:` with the command line's; without one there, the default counts.
+if not workflow.overwrite_configfiles:
+    checked(read_yaml, DEFAULT_CONFIG)  # Snakemake does not say in which line YAML is broken
+
+    configfile: str(DEFAULT_CONFIG)
+
+
+GRID = checked(validate_grid, config, source=" ".join(map(str, workflow.configfiles)))
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/models.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/report.smk"
+
+
+localrules:
+    all,
+    write_data,
+    summarize,
+    tabulate,
+
+
+rule all:
+    default_target: True
+    input:
+        table=f"{RESULTS}/summary.md",
+        csv=f"{RESULTS}/summary.csv",
+
+
+onstart:
+    say(f"{len(GRID.cells())} runs in {RESULTS}; every job writes its log below {RESULTS}/logs")
+
+
+onsuccess:
+    say(f"all done; the table is {RESULTS}/summary.md, the same as data is {RESULTS}/summary.csv")
+    say(f"next: add seeds or runs to {workflow.configfiles[0]} and run the same command again; only those are run")
+
+
+onerror:
+    say(failures())

@@ -1,0 +1,50 @@
+"""Fixtures that several test modules share."""
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+# Before any library reads it: no test may ask the Hub, and a run that does is a bug.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+PROJECT = Path(__file__).resolve().parents[1]
+MINIMAL: dict[str, Any] = {
+    "grid": {
+        "models": ["tiny"],
+        "algorithms": ["grpo"],
+        "stacks": ["vanilla"],
+        "groups": [4, "sagc", "sagc-robust"],
+        "seeds": [0],
+    },
+    "models": {"tiny": {"type": "tiny", "architecture": "qwen2"}},
+    "algorithms": {"grpo": {"loss": "grpo"}},
+}
+
+
+@pytest.fixture
+def project() -> Path:
+    """The project's folder."""
+    return PROJECT
+
+
+@pytest.fixture
+def minimal() -> dict[str, Any]:
+    """A small valid config as a dictionary that the test may change."""
+    return copy.deepcopy(MINIMAL)
+
+
+@pytest.fixture
+def config_file(tmp_path, minimal):
+    """Writes a config into the test's folder: `config_file({"training": {"steps": 3}})` -> its path."""
+
+    def write(changes: dict[str, Any] | None = None) -> Path:
+        path = tmp_path / "config.yaml"
+        content = {"results": str(tmp_path / "results"), **minimal, **(changes or {})}
+        path.write_text(yaml.safe_dump(content), encoding="utf-8")
+        return path
+
+    return write

@@ -1,0 +1,286 @@
+"""The DAG through real Snakemake: what runs, what runs again after a change, and what a user reads when it fails.
+
+Every test works in a copy of the project's Snakefile, workflow/, config/ and profiles/ with a small config/config.yaml,
+and calls Snakemake as the README does. One module-wide copy holds a finished grid, which is trained once.
+"""
+
+import copy
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import yaml
+
+SMALL = {
+    "results": "results",
+    "grid": {
+        "models": ["tiny"],
+        "algorithms": ["grpo"],
+        "stacks": ["vanilla"],
+        "groups": [4, "sagc-robust"],
+        "seeds": [0],
+    },
+    "models": {"tiny": {"type": "tiny", "architecture": "qwen2", "warm_start": {"steps": 60}}},
+    "algorithms": {"grpo": {"loss": "grpo"}},
+    "controllers": {"sagc-robust": {"delta": 0.65}},
+    "training": {"steps": 2, "prompts_per_step": 4, "max_response_tokens": 32, "checkpoint_every": 1},
+    "evaluation": {
+        "benchmarks": {"heldout": {"task": "tiny_heldout", "samples": 1}},
+        "max_response_tokens": 32,
+    },
+}
+
+
+class Project:
+    """A copy of the workflow in a folder of its own."""
+
+    def __init__(self, folder: Path, source: Path):
+        self.folder = folder
+        self.results = folder / "results"
+        shutil.copy(source / "Snakefile", folder)
+        for name in ("workflow", "config", "profiles"):
+            shutil.copytree(source / name, folder / name)
+        (folder / "README.md").write_text("read me\n")
+        self.write(SMALL)
+
+    def write(self, config: dict) -> None:
+        self.config = config
+        (self.folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
+
+    def change(self, path: str, value) -> None:
+        """Set one key of config.yaml: `change("training.steps", 3)`."""
+        config = copy.deepcopy(self.config)
+        *parents, last = path.split(".")
+        section = config
+        for name in parents:
+            section = section.setdefault(name, {})
+        section[last] = value
+        self.write(config)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "snakemake", *arguments]
+
+    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(self.command(*arguments), cwd=self.folder, capture_output=True, text=True)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess:
+        done = self.snakemake("--cores", "2", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr + self.logs()
+        return done
+
+    def planned(self, *arguments: str) -> dict[str, int]:
+        """Jobs per rule that a dry run lists, `all` left out."""
+        done = self.snakemake("-n", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        output = done.stdout + done.stderr
+        if "Nothing to be done" in output:
+            return {}
+        table = output.rpartition("Job stats:")[2].partition("total")[0]
+        return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE) if rule != "all"}
+
+    def logs(self) -> str:
+        files = sorted(self.results.glob("logs/**/*.log"))
+        return "\n".join(f"== {file}\n{file.read_text()}" for file in files)
+
+
+@pytest.fixture
+def fresh(tmp_path, project):
+    """A project in which nothing has run."""
+    return Project(tmp_path, project)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A project whose grid of two runs is finished; shared, so a test that changes it must change it back."""
+    finished = Project(tmp_path_factory.mktemp("trained"), Path(__file__).parents[2])
+    finished.output = finished.run().stderr
+    return finished
+
+
+@pytest.fixture
+def finished(trained):
+    """The finished project with its own config, whatever the test then does with it."""
+    yield trained
+    trained.write(SMALL)
+
+
+RUN = {"train": 1, "evaluate": 1, "summarize": 1, "tabulate": 1}
+BOTH = {"train": 2, "evaluate": 2, "summarize": 2, "tabulate": 1}
+
+
+def test_the_default_grid_is_the_papers(fresh, project):
+    shutil.copy(project / "config" / "config.yaml", fresh.folder / "config")
+    assert fresh.planned() == {
+        "warm_start": 2,
+        "write_data": 1,
+        "train": 20,
+        "evaluate": 20,
+        "summarize": 20,
+        "tabulate": 1,
+    }
+
+
+def test_a_config_file_on_the_command_line_stands_in_for_the_default(fresh):
+    (fresh.folder / "config" / "config.yaml").write_text("broken: [")
+    other = copy.deepcopy(SMALL)
+    other["grid"]["groups"] = [16]
+    (fresh.folder / "other.yaml").write_text(yaml.safe_dump(other))
+    assert fresh.planned("--configfile", "other.yaml") == {"warm_start": 1, "write_data": 1, **RUN}
+
+
+def test_single_keys_can_be_changed_on_the_command_line(fresh):
+    output = fresh.snakemake("-n", "--config", "results=elsewhere", "grid={seeds: [1, 2]}").stdout
+    assert set(re.findall(r"write the table (\S+)", output)) == {"elsewhere/summary.md"}
+    assert len(re.findall(r": train tiny", output)) == 4
+
+
+def test_a_pretrained_model_needs_no_warm_start(fresh):
+    fresh.change("models.tiny", {"type": "pretrained", "path": "someone/model"})
+    assert fresh.planned() == {"write_data": 1, **BOTH}
+
+
+def test_a_run_beside_the_grid_can_be_asked_for(fresh):
+    target = "results/tiny/grpo/vanilla/8/seed7/model"
+    assert fresh.planned(target) == {"warm_start": 1, "write_data": 1, "train": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("grid: [", "config.yaml is not valid YAML at line 1, column 8"),
+        ("", "must be a mapping of keys to values"),
+        (yaml.safe_dump({**SMALL, "trainig": {}}), "config.yaml: unknown key trainig; allowed here are results, grid"),
+        (yaml.safe_dump({**SMALL, "algorithms": {}}), "unknown algorithm 'grpo'; algorithms are none"),
+    ],
+)
+def test_a_mistake_in_the_config_is_one_sentence(fresh, text, sentence):
+    (fresh.folder / "config" / "config.yaml").write_text(text)
+    done = fresh.snakemake("--cores", "1")
+    assert done.returncode != 0
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("Using workflow specific profile")]
+    assert len(errors) == 1, done.stderr
+    assert errors[0].startswith("Error: ")
+    assert sentence in errors[0]
+    assert "Traceback" not in done.stdout
+    assert not fresh.results.exists()
+
+
+def test_the_grid_ends_in_a_table(trained):
+    table = pd.read_csv(trained.results / "summary.csv")
+    assert sorted(table["group"].astype(str)) == ["4", "sagc-robust"]
+    assert (table["steps"] == 2).all()
+    assert "sagc-robust" in (trained.results / "summary.md").read_text()
+    for group in ("4", "sagc-robust"):
+        run = trained.results / "tiny" / "grpo" / "vanilla" / group / "seed0"
+        assert {"config.json", "trace.jsonl", "model", "eval", "summary.json"} <= {path.name for path in run.iterdir()}
+        for rule in ("train", "evaluate", "summarize"):
+            assert (trained.results / "logs" / rule / "tiny/grpo/vanilla" / group / "seed0.log").exists()
+
+
+def test_what_runs_is_said_and_what_comes_next(trained):
+    assert "SAGC: 2 runs in results; every job writes its log below results/logs" in trained.output
+    assert "SAGC: all done; the table is results/summary.md" in trained.output
+
+
+def test_a_second_call_does_nothing_and_is_quick(finished):
+    started = time.monotonic()
+    assert "Nothing to be done" in finished.run().stderr
+    assert time.monotonic() - started < 15
+
+
+def test_text_edits_rerun_nothing(finished):
+    (finished.folder / "README.md").write_text("read me again\n")
+    readme = finished.folder / "config" / "README.md"
+    readme.write_text(readme.read_text() + "\n")
+    config = finished.folder / "config" / "config.yaml"
+    config.write_text("# a comment\n" + config.read_text())
+    assert finished.planned() == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "jobs"),
+    [
+        ("grid.seeds", [0, 1], BOTH),
+        ("grid.groups", [4, "sagc-robust", 8], RUN),
+        ("include", [{"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "group": 6, "seed": 0}], RUN),
+        ("grid.groups", [4], {"tabulate": 1}),
+        ("training.learning_rate", 1e-3, BOTH),
+        ("straggler.tau", 3, BOTH),
+        ("controllers.sagc-robust.delta", 0.5, RUN),
+        ("models.tiny.warm_start.steps", 61, {"warm_start": 1, **BOTH}),
+        ("evaluation.temperature", 0.5, {"evaluate": 2, "summarize": 2, "tabulate": 1}),
+        ("jobs.train.mem_mb", 5000, {}),
+        ("jobs.train.threads", 2, {}),
+    ],
+)
+def test_a_change_reruns_exactly_what_depends_on_it(finished, path, value, jobs):
+    finished.change(path, value)
+    assert finished.planned() == jobs
+
+
+def test_a_benchmark_file_that_changes_reruns_the_evaluations(finished):
+    task = finished.folder / "config" / "benchmarks" / "tiny_heldout.yaml"
+    text = task.read_text()
+    task.write_text(text + "# changed\n")
+    assert finished.planned() == {"evaluate": 2, "summarize": 2, "tabulate": 1}
+    task.write_text(text)
+    assert finished.planned() == {}
+
+
+def test_added_seeds_are_run_and_the_finished_runs_stay(finished):
+    kept = finished.results / "tiny/grpo/vanilla/4/seed0/model/config.json"
+    before = os.stat(kept).st_mtime_ns
+    finished.change("grid", {**SMALL["grid"], "groups": [4], "seeds": [0, 1]})
+    finished.run()
+    table = pd.read_csv(finished.results / "summary.csv")
+    assert sorted(table["seed"]) == [0, 1]
+    assert os.stat(kept).st_mtime_ns == before
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(trained, tmp_path, project):
+    """SIGKILL of the trainer: Snakemake says which log to read, and the same command finishes the run."""
+    killed = Project(tmp_path, project)
+    shutil.copytree(trained.results / "models", killed.results / "models")
+    killed.change("grid.groups", [4])
+    killed.change("training.steps", 30)
+    run = killed.results / "tiny/grpo/vanilla/4/seed0"
+    snakemake = subprocess.Popen(killed.command("--cores", "2"), cwd=killed.folder, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(run.glob("checkpoints/*/*/COMPLETE")):
+        assert time.monotonic() < deadline, killed.logs()
+        assert snakemake.poll() is None, snakemake.stderr.read() + killed.logs()
+        time.sleep(0.05)
+    trainers = [p for p in psutil.Process(snakemake.pid).children(recursive=True) if "sagc.cli" in p.cmdline()]
+    for trainer in trainers:
+        trainer.send_signal(signal.SIGKILL)
+    _, stderr = snakemake.communicate()
+    assert snakemake.returncode != 0
+    assert "SAGC: train failed, see results/logs/train/tiny/grpo/vanilla/4/seed0.log: step " in stderr
+    assert not (run / "model").exists()
+
+    killed.run("results/tiny/grpo/vanilla/4/seed0/model")
+    log = (killed.results / "logs/train/tiny/grpo/vanilla/4/seed0.log").read_text()
+    assert re.search(r"going on after step \d+ of 30", log)
+    steps = [yaml.safe_load(line)["step"] for line in (run / "trace.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, 31))
+    assert not list(run.glob("checkpoints/*"))
+
+
+def test_a_job_that_fails_names_its_log_and_stops_no_other(trained, tmp_path, project):
+    failing = Project(tmp_path, project)
+    shutil.copytree(trained.results / "models", failing.results / "models")
+    failing.change("grid.groups", [4])
+    failing.change("models.absent", {"type": "pretrained", "path": "./no-such-folder"})
+    failing.change("grid.models", ["tiny", "absent"])
+    done = failing.snakemake("--cores", "2")
+    assert done.returncode != 0
+    assert "SAGC: train failed, see results/logs/train/absent/grpo/vanilla/4/seed0.log: " in done.stderr
+    assert (failing.results / "tiny/grpo/vanilla/4/seed0/summary.json").exists()

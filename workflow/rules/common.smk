@@ -1,0 +1,64 @@
+"""From the validated grid to runs, paths and jobs; what several rules share."""
+
+import re
+from functools import cache
+
+from sagc.config import Cell, JobConfig, RunConfig
+
+RESULTS = str(Path(GRID.results))
+CELL = "{model}/{algorithm}/{stack}/{group}/seed{seed}"
+RUN = f"{RESULTS}/{CELL}"
+MODEL = f"{RESULTS}/models/{{model}}"
+DATA = f"{RESULTS}/data/tiny"
+PYTHON = sys.executable  # `sagc` is not on PATH where Snakemake was called without activating its environment
+# Tokenizers would start threads beside the job's, and libraries' progress bars would fill the logs.
+ENVIRONMENT = "export OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1;"
+
+
+wildcard_constraints:
+    model="|".join(map(re.escape, GRID.models)),
+    algorithm="|".join(map(re.escape, GRID.algorithms)),
+    stack="vanilla|openrlhf",
+    group=r"\d+|sagc|sagc-robust",
+    seed=r"\d+",
+
+
+def of_runs(path):
+    """A path below the run folder, for every run of the grid."""
+    return [f"{RESULTS}/{cell.path}/{path}" for cell in GRID.cells()]
+
+
+def run_of(wildcards):
+    """The resolved run of a job; also of one beside the grid, when a target on the command line names it."""
+    return resolve(**{axis: wildcards[axis] for axis in Cell.model_fields})
+
+
+@cache
+def resolve(**names) -> RunConfig:
+    return GRID.run(Cell(**names))
+
+
+def log_of(rule, path=CELL):
+    return f"{RESULTS}/logs/{rule}/{path}.log"
+
+
+def benchmark_of(rule, path=CELL):
+    return f"{RESULTS}/benchmarks/{rule}/{path}.tsv"
+
+
+def resources_of(job: JobConfig):
+    return {"mem_mb": job.mem_mb, "runtime": job.runtime} | ({"gpu": job.gpus} if job.gpus else {})
+
+
+def say(text):
+    print(f"SAGC: {text}", file=sys.stderr)
+
+
+def failures():
+    """The failed jobs, each with its log and the last line of that, which says why."""
+    lines = []
+    for job in workflow.scheduler.failed:
+        for log in map(Path, job.log):
+            last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
+            lines.append(f"{job.rule.name} failed, see {log}: {last[0] if last else 'it wrote nothing'}")
+    return "\nSAGC: ".join(lines or ["stopped before any job failed; the messages above say why"])

@@ -1,0 +1,44 @@
+"""Training. The run folder also holds checkpoints/, which is no output: Snakemake deletes the outputs of a job that
+failed or was killed, and the next attempt goes on from the checkpoint.
+"""
+
+
+def starting_model(wildcards):
+    """The model as an input where the DAG makes it."""
+    return MODEL.format(model=wildcards.model) if GRID.models[wildcards.model].type == "tiny" else []
+
+
+def longest_first(wildcards):
+    """Expected samples per prompt: when the longest jobs start first, no core waits for one of them at the end."""
+    run = run_of(wildcards)
+    ladder = run.build_controller().ladder
+    return sum(ladder) / len(ladder) * (1.6 if run.algorithm.dynamic_sampling else 1)  # rounds per step, measured
+
+
+rule train:
+    input:
+        model=starting_model,
+        data=f"{DATA}/train.jsonl",
+    output:
+        config=f"{RUN}/config.json",
+        trace=f"{RUN}/trace.jsonl",
+        model=directory(f"{RUN}/model"),
+    log:
+        log_of("train"),
+    benchmark:
+        benchmark_of("train")
+    priority: longest_first
+    threads: GRID.jobs.train.threads
+    resources:
+        **resources_of(GRID.jobs.train),
+    params:
+        # The whole run as JSON: the job trains what was validated, and any change in it reruns the job.
+        run=lambda wildcards: run_of(wildcards).model_dump_json(),
+        model=lambda wildcards, input: input.model or GRID.models[wildcards.model].path,
+        folder=RUN,
+    message:
+        "train {wildcards.model} with {wildcards.algorithm} on {wildcards.stack},"
+        " group size {wildcards.group}, seed {wildcards.seed}"
+    shell:
+        ENVIRONMENT + " {PYTHON} -m sagc.cli train {params.folder:q} --resolved {params.run:q}"
+        " --model-path {params.model:q} --data {input.data:q} > {log:q} 2>&1"
