@@ -24,6 +24,7 @@ NEEDED_MB := 3000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := .venv/.sagc-complete
+DOCTESTS := sagc/__init__.py sagc/controller.py sagc/lengths.py sagc/posterior.py sagc/prompts.py
 
 setup: $(STAMP)
 
@@ -34,7 +35,7 @@ quick: $(STAMP)
 	$(BIN)/snakemake --cores all --configfile config/quick.yaml
 
 test: lint
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest --doctest-modules tests/unit $(DOCTESTS)
 	$(BIN)/python -m pytest tests/integration
 
 bench: $(STAMP)
