@@ -108,6 +108,8 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
         Column("moves", "changes of the group size per step", _decimals("moves_per_step", 2)),
         Column("tokens, k", "thousands of tokens generated in training", _decimals("tokens", 0, scale=1e-3)),
         Column("wall, s", "seconds of all training steps, checkpoints excluded", _decimals("wall_s", 0)),
+        Column("rollout, s", "of which generating and scoring responses", _decimals("rollout_s", 0)),
+        Column("train, s", "of which updating the weights", _decimals("train_s", 0)),
         Column("wall / 16", f"wall relative to static {REFERENCE} of the same seed", _decimals("wall_vs_static16", 2)),
         Column("tokens / 16", f"tokens relative to the same static {REFERENCE}", _decimals("tokens_vs_static16", 2)),
         Column("reward", f"mean training reward of the last {LAST_STEPS} steps", _decimals("reward", 3)),

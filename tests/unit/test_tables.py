@@ -26,8 +26,8 @@ def row(group, seed=0, wall=10.0, model="tiny", **changes):
         "filtered_share": 0.0,
         "tokens": 380000,
         "wall_s": wall,
-        "rollout_s": wall / 2,
-        "train_s": wall / 2,
+        "rollout_s": wall * 0.75,
+        "train_s": wall * 0.25,
         "sync_s": 0.0,
         "reward": 0.6543,
         "cut_off_rate": 0.0012,
@@ -90,6 +90,8 @@ def test_markdown_of_a_run():
         "moves": "0.10",
         "tokens, k": "380",
         "wall, s": "50",
+        "rollout, s": "38",
+        "train, s": "13",
         "wall / 16": "0.50",
         "tokens / 16": "1.00",
         "reward": "0.654",
@@ -109,9 +111,9 @@ def test_what_is_missing_is_a_dash():
     other = row("8", accuracy_harder=0.5, accuracy_harder_se=None, output_tokens_harder=9.0, reward=None)
     frame = add_ratios(pd.DataFrame([row("4"), other]))
     four, eight = [line for line in to_markdown(frame).splitlines() if line.startswith("|")][2:]
-    assert split(four)[9:11] == [MISSING, MISSING]
+    assert split(four)[11:13] == [MISSING, MISSING]
     assert split(four)[-2:] == [MISSING, MISSING]
-    assert split(eight)[11] == MISSING
+    assert split(eight)[13] == MISSING
     assert split(eight)[-2:] == ["0.500", "9.0"]
 
 
