@@ -116,9 +116,6 @@ def train(
     sagc train results/try --group-size sagc-robust --seed 1
     sagc train results/try --algorithm dapo --set training.steps=20
     """
-    from sagc.train import check
-    from sagc.train import train as train_run
-
     if resolved is not None:
         if model_path is None or data is None:
             raise UserError("--resolved needs --model-path and --data")
@@ -128,8 +125,12 @@ def train(
             raise UserError("--model-path and --data need --resolved; without it the config says where they are")
         grid = load_changed(config_file, changes)
         run = grid.run(choose_cell(grid, model, algorithm, stack, group_size, seed))
+        from sagc.train import check
+
         check(run)  # before minutes go into a warm start
         model_path, data = starting_model(grid, run), data_folder(grid) / "train.jsonl"
+
+    from sagc.train import train as train_run
 
     train_run(run, run_dir, model_path, data)
 

@@ -33,7 +33,9 @@ def refused(*arguments) -> str:
 def trained(monkeypatch):
     """The arguments of each call of sagc.train.train, which trains nothing."""
     calls = []
-    stub = SimpleNamespace(train=lambda run, folder, model, data: calls.append((run, folder, model, data)))
+    stub = SimpleNamespace(
+        check=lambda run: None, train=lambda run, folder, model, data: calls.append((run, folder, model, data))
+    )
     monkeypatch.setitem(sys.modules, "sagc.train", stub)
     return calls
 
