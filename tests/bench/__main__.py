@@ -1,7 +1,9 @@
-"""All benchmarks as one markdown table: `python -m tests.bench`, or `make bench`.
+"""All benchmarks as one markdown table: `python -m tests.bench`, or `make bench`; with names, only those.
+
+    python -m tests.bench controller trainer
 
 Every bench_*.py here has `rows()`, which returns a dictionary per case: floats are what was measured, everything else
-says what the case is. The table is printed and written to results/bench.md.
+says what the case is. The table is printed; that of all benchmarks is written to results/bench.md, too.
 """
 
 import importlib
@@ -13,15 +15,19 @@ from pathlib import Path
 OUT = Path("results/bench.md")
 
 
-def main() -> None:
+def main(chosen: list[str]) -> None:
+    known = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py"))
+    if unknown := set(chosen) - set(known):
+        sys.exit(f"Error: no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     lines = ["| benchmark | case | result |", "|---|---|---|"]
-    for path in sorted(Path(__file__).parent.glob("bench_*.py")):
-        print(f"running {path.stem}", file=sys.stderr)
-        benchmark = importlib.import_module(f"tests.bench.{path.stem}")
-        lines += [line(path.stem.removeprefix("bench_"), row) for row in benchmark.rows()]
+    for name in chosen or known:
+        print(f"running {name}", file=sys.stderr)
+        benchmark = importlib.import_module(f"tests.bench.bench_{name}")
+        lines += [line(name, row) for row in benchmark.rows()]
     text = "\n".join([*lines, "", f"{platform.platform()}, {os.cpu_count()} processors", ""])
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(text, encoding="utf-8")
+    if not chosen:
+        OUT.parent.mkdir(exist_ok=True)
+        OUT.write_text(text, encoding="utf-8")
     print(text)
 
 
@@ -33,4 +39,4 @@ def line(benchmark: str, row: dict) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Time of one controller step for 128 groups of 16 responses: `python tests/bench/bench_controller.py`.
+"""Time of one controller step for 128 groups of 16 responses: `python -m tests.bench controller`.
 
 Prints a markdown table. The controllers take turns, so that whatever else the machine does falls on all of them, and
 every step starts from the same state. Targets: a median under 1 ms for sagc and under 5 ms for sagc-robust.
@@ -47,16 +47,3 @@ def _median_times(rollout, repeats: int) -> dict[str, float]:
             if repeat >= 5:  # the first steps fill the index tables
                 times[kind].append(1000 * elapsed)
     return {kind: statistics.median(values) for kind, values in times.items()}
-
-
-def main() -> None:
-    table = rows()
-    print(f"One step, {GROUPS} groups of {GROUP_SIZE}, median of {REPEATS}.\n")
-    print("| " + " | ".join(table[0]) + " |")
-    print("|" + " --- |" * len(table[0]))
-    for row in table:
-        print("| " + " | ".join(map(str, row.values())) + " |")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""What a controlled group size saves at embedded scale: `python tests/bench/bench_grid.py`.
+"""What a controlled group size saves at embedded scale: `python -m tests.bench grid`.
 
 Prints a markdown table: static 16, sagc and sagc-robust with GRPO on tiny-qwen2, one after another on one thread, with
 the settings of config/config.yaml but few steps. Runs, starting model and data are made by the code of `sagc train`;
@@ -65,16 +65,3 @@ def _row(group: int | str, records: list[StepRecord]) -> dict:
         "rollout_s": round(sum(record.rollout_s for record in records), 1),
         "tokens_k": round(sum(record.tokens for record in records) / 1000, 1),
     }
-
-
-def main() -> None:
-    table = rows()
-    print(f"{MODEL}, {ALGORITHM}, {STEPS} steps, seed {SEED}, one thread.\n")
-    print("| " + " | ".join(table[0]) + " |")
-    print("|" + " --- |" * len(table[0]))
-    for row in table:
-        print("| " + " | ".join(map(str, row.values())) + " |")
-
-
-if __name__ == "__main__":
-    main()

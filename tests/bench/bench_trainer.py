@@ -1,4 +1,4 @@
-"""Step time of SagcGRPOTrainer at a constant group size beside the stock one: `python tests/bench/bench_trainer.py`.
+"""Step time of SagcGRPOTrainer at a constant group size beside the stock one: `python -m tests.bench trainer`.
 
 Prints a markdown table. Both train the same random model on the same prompts with the same settings; in every rollout
 some response reaches the limit, so that every step does the same work. The two take turns in short runs, in the order
@@ -127,16 +127,3 @@ def _arguments(folder: str, micro_batches: int) -> GRPOConfig:
         learning_rate=1e-6,  # the policy hardly moves, so the last step is as long as the first
         lr_scheduler_type="constant",
     )
-
-
-def main() -> None:
-    table = rows()
-    print(f"{PROMPTS} prompts x {GROUP_SIZE} responses of at most {TOKENS} tokens; {PAIRS} pairs of {STEPS} steps.\n")
-    print("| " + " | ".join(table[0]) + " |")
-    print("|" + " --- |" * len(table[0]))
-    for row in table:
-        print("| " + " | ".join(map(str, row.values())) + " |")
-
-
-if __name__ == "__main__":
-    main()
