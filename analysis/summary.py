@@ -18,6 +18,7 @@ import click
 
 from analysis import Command
 from sagc.errors import UserError
+from sagc.lengths import decode_slots
 from sagc.run_folder import RunFolder, write_atomically
 from sagc.trace import StepRecord, read_trace
 
@@ -120,7 +121,7 @@ def _training_columns(records: list[StepRecord], event: str) -> dict[str, Any]:
     return {
         "steps": len(records),
         "straggler_rate": sum(r.straggler_events for r in records) / (groups if event == "group" else len(records)),
-        "idle_fraction": 1 - tokens / sum(_decode_slots(record) for record in records),
+        "idle_fraction": 1 - tokens / sum(decode_slots(record.lengths, record.rounds) for record in records),
         "mean_group_size": mean(sizes),
         "moves_per_step": sum(a != b for a, b in itertools.pairwise(sizes)) / len(sizes),
         "infeasible_steps": sum(record.infeasible for record in records),
@@ -133,16 +134,6 @@ def _training_columns(records: list[StepRecord], event: str) -> dict[str, Any]:
         "reward": mean(rewards) if rewards else None,
         "cut_off_rate": sum(record.truncated for record in records) / responses,
     }
-
-
-def _decode_slots(record: StepRecord) -> int:
-    """Token positions that the step's rounds kept open: in each, every response's slot until the longest had ended."""
-    slots, first = 0, 0
-    for groups in record.rounds:
-        lengths = [length for group in record.lengths[first : first + groups] for length in group]
-        slots += len(lengths) * max(lengths)
-        first += groups
-    return slots
 
 
 def _read_records(place: RunFolder, steps: int) -> list[StepRecord]:

@@ -21,7 +21,6 @@ from sagc.rewards import REWARDS
 CONTROLLED = ("sagc", "sagc-robust")  # groups whose size a controller chooses
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class Strict(BaseModel):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
@@ -160,6 +160,29 @@ def straggler_report(lengths, tau: float, event: str = "group") -> StragglerRepo
         mean_length=mean,
         median_length=median,
     )
+
+
+def decode_slots(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -> int:
+    """Token positions that a rollout kept open: in each round, every response's slot until the longest had ended.
+
+    Parameters
+    ----------
+    lengths : sequence of sequences of int
+        Token counts, one sequence per group, in the order of generation.
+    rounds : sequence of int
+        Groups generated together, per round; they add up to the number of groups.
+
+    Examples
+    --------
+    >>> decode_slots([[2, 4], [3, 3], [9, 1]], rounds=[2, 1])
+    34
+    """
+    slots, first = 0, 0
+    for groups in rounds:
+        together = [length for group in lengths[first : first + groups] for length in group]
+        slots += len(together) * max(together)
+        first += groups
+    return slots
 
 
 def subgroup_straggler_probability(lengths, size: int, tau: float) -> np.ndarray:

@@ -41,9 +41,8 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
     """
     place, main = RunFolder(folder), os.environ.get("RANK", "0") == "0"
     check(run)
-    with (
-        place.lock() if main else contextlib.nullcontext()
-    ):  # of several processes, the first claims the folder for all
+    # Of several processes the first claims the folder, for all of them.
+    with place.lock() if main else contextlib.nullcontext():
         if place.complete and place.read_config().get("hash") == run.hash:
             log.warning("%s is trained already; remove it to train it again", place.path)
             return

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,6 +25,7 @@ from transformers.utils import logging
 
 from sagc.errors import UserError
 from sagc.lengths import straggler_report
+from sagc.run_folder import folder_atomically
 from sagc.tiny.data import load_problems
 from sagc.tiny.models import ARCHITECTURES, build_model
 from sagc.tiny.task import Problem, expert_trace, outcome_reward
@@ -209,15 +209,10 @@ def warm_start(architecture: str, out_dir: Path, seed: int, settings: WarmStartS
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, record: dict, out_dir: Path) -> None:
     """Write the folder beside its place, then rename it: a killed warm start leaves no half-written model."""
-    partial = out_dir.with_name(f".{out_dir.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    if out_dir.exists():
-        shutil.rmtree(out_dir)
-    partial.rename(out_dir)
+    with folder_atomically(out_dir) as partial:
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
+        (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 @click.command()
