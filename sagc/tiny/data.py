@@ -6,6 +6,7 @@ import json
 import random
 from pathlib import Path
 
+from sagc.run_folder import folder_atomically
 from sagc.tiny.task import SPLITS, Problem, all_problems
 
 
@@ -21,17 +22,17 @@ def load_problems(split: str) -> list[Problem]:
 
 
 def write_datasets(out_dir: Path, seed: int) -> dict[str, int]:
-    """Write {train,heldout,harder}.jsonl with the fields prompt, answer and id; returns the rows per split.
+    """Make a folder of {train,heldout,harder}.jsonl with the fields prompt, answer and id; returns the rows per split.
 
-    The seed sets the order of the rows and nothing else: the same seed gives the same bytes.
+    What the folder held before is replaced. The seed sets the order of the rows and nothing else: the same seed gives
+    the same bytes.
     """
-    out_dir = Path(out_dir)
-    out_dir.mkdir(parents=True, exist_ok=True)
     rows = {}
-    for split in SPLITS:
-        problems = load_problems(split)
-        random.Random(f"{seed} {split}").shuffle(problems)
-        lines = [json.dumps({"prompt": p.prompt, "answer": p.answer, "id": p.id}) + "\n" for p in problems]
-        (out_dir / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-        rows[split] = len(lines)
+    with folder_atomically(Path(out_dir)) as partial:  # a folder that is there is taken to be whole
+        for split in SPLITS:
+            problems = load_problems(split)
+            random.Random(f"{seed} {split}").shuffle(problems)
+            lines = [json.dumps({"prompt": p.prompt, "answer": p.answer, "id": p.id}) + "\n" for p in problems]
+            (partial / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+            rows[split] = len(lines)
     return rows

@@ -1,8 +1,10 @@
 """The task "guess and compare": splits, prompts, expert traces, outcome reward, data files."""
 
+import errno
 import json
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -132,3 +134,20 @@ def test_data_files_hold_the_splits_and_depend_on_the_seed_only_in_order(tmp_pat
         assert len(read) == rows[split]
         expected = [{"prompt": p.prompt, "answer": p.answer, "id": p.id} for p in load_problems(split)]
         assert sorted(read, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
+
+
+def test_data_sets_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    write = Path.write_text
+
+    def full_disk(path, *arguments, **options):
+        if path.name == "heldout.jsonl":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            write_datasets(tmp_path / "data", seed=0)
+    assert list(tmp_path.iterdir()) == []
+    write_datasets(tmp_path / "data", seed=0)
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {"train.jsonl", "heldout.jsonl", "harder.jsonl"}
