@@ -20,7 +20,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3.11
 TORCH_INDEX ?=
-NEEDED_MB := 3000
+NEEDED_MB := 6000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := .venv/.sagc-complete
@@ -47,7 +47,7 @@ lint: $(STAMP)
 	$(BIN)/snakefmt --check Snakefile workflow
 
 # The stamp comes last: without it the next call goes on where this one was interrupted.
-$(STAMP): requirements/build.txt requirements/base.txt requirements/dev.txt pyproject.toml
+$(STAMP): requirements/build.txt requirements/base.txt requirements/openrlhf.txt requirements/dev.txt pyproject.toml
 	fail() { echo "Error: $$1" >&2; exit 2; }
 	command -v "$(PYTHON)" > /dev/null || fail "$(PYTHON) is not on PATH; install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv) or run make with PYTHON=/path/to/python3.11"
 	found=$$("$(PYTHON)" -c 'import platform; print(platform.python_version())') || fail "$(PYTHON) does not run"
@@ -57,7 +57,7 @@ $(STAMP): requirements/build.txt requirements/base.txt requirements/dev.txt pypr
 	    free=$$(df -Pm . | awk 'NR == 2 {print $$4}')
 	    (( free >= $(NEEDED_MB) )) || fail "the set-up needs $(NEEDED_MB) MB of free disk, and $$PWD has $$free MB"
 	fi
-	echo "Setting up .venv (about two minutes)"
+	echo "Setting up .venv (4 GB, about four minutes)"
 	"$(PYTHON)" -m venv .venv
 	# A package that pip was killed on looks installed: pip writes INSTALLER after the package's files, so it is missing.
 	for info in .venv/lib/python3.11/site-packages/*.dist-info; do
@@ -70,6 +70,7 @@ $(STAMP): requirements/build.txt requirements/base.txt requirements/dev.txt pypr
 	    $(PIP) install --constraint requirements/build.txt --constraint requirements/base.txt torch # a CUDA build's libraries come along
 	fi
 	$(PIP) install --no-deps --no-build-isolation -r requirements/base.txt -r requirements/dev.txt
+	DS_BUILD_OPS=0 $(PIP) install --no-deps --no-build-isolation -r requirements/openrlhf.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	echo "Checking the imports"
 	$(BIN)/python -c 'import torch, trl, transformers, lm_eval, math_verify, snakemake, pandas, matplotlib, pytest, hypothesis, sagc.cli' || fail "the set-up is incomplete (see the error above); run make setup again, or remove .venv first"

@@ -1,9 +1,20 @@
-"""The `openrlhf` stack: OpenRLHF with a group size that changes. Not built yet."""
+"""The `openrlhf` stack: OpenRLHF with a group size that changes. See README.md here."""
+
+from pathlib import Path
 
 from sagc.config import RunConfig
-from sagc.errors import UserError
+from sagc.run_folder import RunFolder
 
 
 def check(run: RunConfig) -> None:
-    """Raises UserError: the stack is not built yet."""
-    raise UserError(f"stack {run.cell.stack!r} is not built yet; use stack 'vanilla'")
+    """Refuse, before anything is made for it, what cannot train here. Raises UserError."""
+    from openrlhf_patch import preflight
+
+    preflight.check(run)
+
+
+def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
+    """Train one run into its folder (see openrlhf_patch/launch.py)."""
+    from openrlhf_patch import launch
+
+    launch.train(run, folder, model, data)

@@ -17,17 +17,9 @@ import yaml
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
-from sagc.config import (
-    Cell,
-    EvaluationConfig,
-    GridConfig,
-    RunConfig,
-    WarmStartConfig,
-    describe,
-    read_yaml,
-    validate_grid,
-)
+from sagc.config import Cell, GridConfig, RunConfig, describe, read_yaml, validate_grid
 from sagc.errors import UserError
+from sagc.sections import EvaluationConfig, WarmStartConfig
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
@@ -128,7 +120,7 @@ def train(
         from sagc.train import check
 
         check(run)  # before minutes go into a warm start
-        model_path, data = starting_model(grid, run), data_folder(grid) / "train.jsonl"
+        model_path, data = starting_model(grid, run), prompts_file(grid)
 
     from sagc.train import train as train_run
 
@@ -254,6 +246,11 @@ def _check_warm_start(folder: Path, architecture: str, warm_start: WarmStartConf
         )
 
 
+def prompts_file(grid: GridConfig) -> Path:
+    """The training prompts: the user's own, or the embedded task's."""
+    return data_folder(grid) / "train.jsonl" if grid.data.type == "tiny" else Path(grid.data.path)
+
+
 def data_folder(grid: GridConfig) -> Path:
     """The folder of the embedded task's problems, written if it is missing."""
     folder = Path(grid.results) / "data" / "tiny"
@@ -261,7 +258,7 @@ def data_folder(grid: GridConfig) -> Path:
         if not folder.exists():
             from sagc.tiny.data import write_datasets
 
-            write_datasets(folder, grid.data.seed)
+            write_datasets(folder, getattr(grid.data, "seed", 0))
     return folder
 
 

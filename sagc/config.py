@@ -9,181 +9,31 @@ import hashlib
 import itertools
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_serializer
 
 from sagc.controller import GroupSizeController, build_controller
 from sagc.errors import UserError
 from sagc.rewards import REWARDS
-
-CONTROLLED = ("sagc", "sagc-robust")  # groups whose size a controller chooses
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-Name = Annotated[str, Field(pattern=NAME)]
-
-
-class Strict(BaseModel):
-    """A section of the config: unknown keys are errors, and nothing changes after validation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
-
-
-class WarmStartConfig(Strict):
-    """How an embedded model is made from scratch (see sagc/tiny/warm_start.py)."""
-
-    seed: int = Field(0, ge=0, description="Seed of the initial weights and of the synthetic traces.")
-    steps: int = Field(0, ge=0, description="Optimizer steps of the supervised warm start; 0 takes the tuned default.")
-
-
-class TinyModelConfig(Strict):
-    """An embedded model of about 0.25 M parameters, warm-started by the DAG."""
-
-    type: Literal["tiny"]
-    architecture: Literal["qwen2", "llama"] = Field(description="Architecture of the embedded model.")
-    warm_start: WarmStartConfig = WarmStartConfig()
-
-
-class PretrainedModelConfig(Strict):
-    """A pretrained model: a Hugging Face id or a local folder in Hugging Face format."""
-
-    type: Literal["pretrained"]
-    path: str = Field(min_length=1, description="Hugging Face model id, or a local folder.")
-    revision: str | None = Field(None, description="Commit, tag or branch on the Hub.")
-    trust_remote_code: bool = Field(False, description="Run the model repository's own code when loading it.")
-
-
-ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type")]
-
-
-class DynamicSamplingConfig(Strict):
-    """DAPO's dynamic sampling: groups whose rewards are all equal are dropped and replaced."""
-
-    max_rounds: int = Field(4, ge=1, description="Generation rounds per step at most; then train on what there is.")
-
-
-class OverlongConfig(Strict):
-    """DAPO's soft overlong penalty (Yu et al. 2025, eq. 13)."""
-
-    fraction: float = Field(0.25, gt=0, lt=1, description="Last part of the response limit over which it grows.")
-    penalty: float = Field(1.0, gt=0, description="Penalty, in reward, at the limit.")
-
-
-class AlgorithmConfig(Strict):
-    """The policy-gradient loss around a group's advantages."""
-
-    loss: Literal["grpo", "dapo"] = Field(description="Loss: mean over sequences (grpo) or over tokens (dapo).")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="The probability ratio is clipped below 1 - clip_low.")
-    clip_high: float = Field(0.2, gt=0, description="The probability ratio is clipped above 1 + clip_high.")
-    kl_coef: float = Field(0.0, ge=0, description="Weight of the KL divergence to the starting policy.")
-    dynamic_sampling: DynamicSamplingConfig | None = None
-    overlong: OverlongConfig | None = None
-
-    @model_validator(mode="after")
-    def _short_rollouts_need_a_token_mean(self):
-        if self.dynamic_sampling is not None and self.loss != "dapo":
-            raise ValueError(
-                f"dynamic_sampling with loss: {self.loss} would weigh the responses of a short rollout wrongly; "
-                "use loss: dapo"
-            )
-        return self
-
-
-class StragglerConfig(Strict):
-    """What a straggler event is: the same for every arm, so that the rates can be compared."""
-
-    tau: float = Field(2.0, gt=1, description="A group is an event when its max length exceeds tau x median length.")
-    event: Literal["group", "step"] = Field("group", description="One event per group, or one over the whole step.")
-
-
-class TrainingConfig(Strict):
-    """The training loop, the same for every arm."""
-
-    steps: int = Field(70, ge=1, description="Rollouts (controller steps).")
-    prompts_per_step: int = Field(16, ge=1, description="Prompts per rollout, P (hold: prompts).")
-    samples_per_step: int | None = Field(None, ge=2, description="Responses per rollout, N = P x G (hold: samples).")
-    hold: Literal["prompts", "samples"] = Field("prompts", description="What stays fixed while G changes.")
-    optimizer_steps: int = Field(1, ge=1, description="Optimizer steps per rollout; 1 is strictly on-policy.")
-    micro_batches: int = Field(1, ge=1, description="Gradient accumulation steps per optimizer step.")
-    learning_rate: float = Field(1.5e-4, gt=0)
-    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    warmup_steps: int = Field(0, ge=0, description="Optimizer steps over which the learning rate rises from zero.")
-    max_grad_norm: float = Field(1.0, gt=0)
-    temperature: float = Field(1.0, gt=0, description="Sampling temperature of the rollouts.")
-    max_response_tokens: int = Field(300, ge=2, description="Response limit in tokens; longer responses are cut off.")
-    checkpoint_every: int = Field(20, ge=1, description="Rollouts between checkpoints.")
-
-    @model_validator(mode="after")
-    def _samples_belong_to_hold(self):
-        if (self.hold == "samples") != (self.samples_per_step is not None):
-            raise ValueError(
-                f"samples_per_step is {self.samples_per_step} with hold: {self.hold}; "
-                "set it with hold: samples, and only then"
-            )
-        return self
-
-
-class TinyDataConfig(Strict):
-    """The embedded task's problems."""
-
-    type: Literal["tiny"]
-    seed: int = Field(0, ge=0, description="Seed of the order in which the problems are written.")
-
-
-class BenchmarkConfig(Strict):
-    """One benchmark of the downstream evaluation."""
-
-    task: str = Field(min_length=1, description="lm-eval task file, relative to config/benchmarks, without .yaml.")
-    samples: int = Field(4, ge=1, description="Responses per problem, k.")
-
-
-class EvaluationConfig(Strict):
-    """Downstream evaluation through lm-eval."""
-
-    benchmarks: dict[Name, BenchmarkConfig] = {}
-    temperature: float = Field(1.0, ge=0)
-    max_response_tokens: int = Field(300, ge=2)
-    batch_size: int = Field(256, ge=1)
-    seed: int = Field(1234, ge=0)
-
-
-class JobConfig(Strict):
-    """What one kind of job asks of the machine."""
-
-    threads: int = Field(1, ge=1)
-    mem_mb: int = Field(3000, ge=1)
-    runtime: int = Field(60, ge=1, description="Minutes.")
-    gpus: int = Field(0, ge=0)
-
-
-class JobsConfig(Strict):
-    """Resources per kind of job."""
-
-    warm_start: JobConfig = JobConfig()
-    train: JobConfig = JobConfig()
-    evaluate: JobConfig = JobConfig()
-
-
-def _read_group(value: Any) -> Any:
-    """Group sizes come as text from the command line; true and 4.5 are no group sizes."""
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    if value in CONTROLLED or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise ValueError(f"a group is a size, or one of {', '.join(CONTROLLED)}")
-
-
-Group = Annotated[int | Literal["sagc", "sagc-robust"], BeforeValidator(_read_group)]
-
-
-class Axes(Strict):
-    """The axes of the grid; the runs are their product."""
-
-    models: list[Name]
-    algorithms: list[Name]
-    stacks: list[Literal["vanilla", "openrlhf"]]
-    groups: list[Group]
-    seeds: list[Annotated[int, Field(ge=0)]]
+from sagc.sections import (
+    AlgorithmConfig,
+    Axes,
+    DataConfig,
+    EvaluationConfig,
+    Group,
+    JobsConfig,
+    ModelConfig,
+    Name,
+    OpenRLHFConfig,
+    OpenRLHFProfile,
+    Stack,
+    StragglerConfig,
+    Strict,
+    TinyDataConfig,
+    TrainingConfig,
+)
 
 
 class Cell(Strict):
@@ -191,7 +41,7 @@ class Cell(Strict):
 
     model: Name
     algorithm: Name
-    stack: Literal["vanilla", "openrlhf"]
+    stack: Stack
     group: Group
     seed: int = Field(ge=0)
 
@@ -216,8 +66,16 @@ class RunConfig(Strict):
         description="Keyword arguments of the controller, straggler definition included."
     )
     training: TrainingConfig
-    data: TinyDataConfig
+    data: DataConfig
     reward: Name
+    openrlhf: OpenRLHFProfile | None = Field(None, description="The machine, for the openrlhf stack.")
+
+    @model_serializer(mode="wrap")
+    def _without_the_machine_of_another_stack(self, handler):
+        content = handler(self)
+        if self.openrlhf is None:
+            del content["openrlhf"]
+        return content
 
     @property
     def hash(self) -> str:
@@ -254,10 +112,11 @@ class GridConfig(Strict):
     models: dict[Name, ModelConfig]
     algorithms: dict[Name, AlgorithmConfig]
     straggler: StragglerConfig = StragglerConfig()
-    controllers: dict[Literal["sagc", "sagc-robust"], dict[str, Any]] = {}
+    controllers: dict[Literal["sagc", "sagc-robust"], dict[str, Any]] = Field({})
     training: TrainingConfig = TrainingConfig()
-    data: TinyDataConfig = TinyDataConfig(type="tiny")
+    data: DataConfig = TinyDataConfig(type="tiny")
     reward: Name = "tiny"
+    openrlhf: OpenRLHFConfig = OpenRLHFConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     jobs: JobsConfig = JobsConfig()
 
@@ -301,35 +160,41 @@ class GridConfig(Strict):
             training=self.training,
             data=self.data,
             reward=self.reward,
+            openrlhf=self._profile() if cell.stack == "openrlhf" else None,
         )
-        check_divisible(run)
+        processes = run.openrlhf.nodes * run.openrlhf.actors if run.openrlhf else 1
+        check_divisible(run, processes, whole_groups=run.openrlhf is None)
         return run
 
+    def _profile(self) -> OpenRLHFProfile:
+        return _lookup("openrlhf.profile", self.openrlhf.profile, self.openrlhf.profiles)
 
-def check_divisible(run: RunConfig, processes: int = 1) -> None:
+
+def check_divisible(run: RunConfig, processes: int = 1, whole_groups: bool = True) -> None:
     """Refuse batch shapes that would lose samples at some size of the ladder.
 
-    Every rollout's responses are split evenly over processes, optimizer steps and micro batches, and a group never
-    straddles two processes. Raises UserError that names the key.
+    Every rollout's responses are split evenly over processes, optimizer steps and micro batches. With `whole_groups` a
+    group never straddles two processes, as where the one that generates it also trains on it. Raises UserError that
+    names the key.
     """
     training, controller = run.training, run.build_controller()
     parts = training.optimizer_steps * training.micro_batches
+    several = f" x {processes} processes" if processes > 1 else ""
     for size in controller.ladder:
         if training.hold == "samples":
-            if training.samples_per_step % (size * processes):
+            unit = size * processes if whole_groups else size
+            if training.samples_per_step % unit:
                 raise UserError(
                     f"training.samples_per_step is {training.samples_per_step}, which is no multiple of "
-                    f"group size {size}" + (f" x {processes} processes" if processes > 1 else "")
+                    f"group size {size}" + (several if whole_groups else "")
                 )
-            prompts = training.samples_per_step // size
-        else:
-            prompts = training.prompts_per_step
-        if prompts % processes:
+        prompts = training.prompts_at(size)
+        if whole_groups and prompts % processes:
             raise UserError(f"training.prompts_per_step is {prompts}, which is no multiple of {processes} processes")
-        if prompts // processes * size % parts:
+        if prompts * size % (processes * parts):
             raise UserError(
-                f"training.optimizer_steps x training.micro_batches is {parts}, which does not divide the "
-                f"{prompts // processes * size} responses per process at group size {size}"
+                f"training.optimizer_steps x training.micro_batches is {parts}, which{several} does not divide the "
+                f"{prompts * size} responses at group size {size}"
             )
 
 

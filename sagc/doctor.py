@@ -26,7 +26,7 @@ def examine(folder: Path) -> str:
         ("disk", f"{shutil.disk_usage(folder).free / 1e9:.1f} GB free in {folder}"),
         ("gpu", gpu()),
         *((f"package {name}", version(name)) for name in PACKAGES),
-        *((f"stack {name}", verdict(modules)) for name, modules in STACKS.items()),
+        *((f"stack {name}", verdict(name)) for name in STACKS),
     ]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
@@ -59,7 +59,14 @@ def gpu() -> str:
     return ", ".join(f"{device.name} ({device.total_memory / 1e9:.0f} GB)" for device in devices)
 
 
-def verdict(modules: tuple[str, ...]) -> str:
+def verdict(stack: str) -> str:
     """Whether a stack can run here, and what is missing otherwise."""
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    return f"cannot run here: {', '.join(missing)} not installed" if missing else "can run here"
+    missing = [name for name in STACKS[stack] if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"cannot run here: {', '.join(missing)} not installed"
+    if stack == "openrlhf":
+        from openrlhf_patch.names import missing_names
+
+        if problems := missing_names():
+            return f"cannot run here: {'; '.join(problems)}"
+    return "can run here"

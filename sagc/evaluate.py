@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from sagc.config import BenchmarkConfig, EvaluationConfig
 from sagc.errors import UserError
 from sagc.rewards import reward_function
 from sagc.run_folder import RunFolder, folder_atomically
+from sagc.sections import BenchmarkConfig, EvaluationConfig
 
 if TYPE_CHECKING:
     from datasets import Dataset

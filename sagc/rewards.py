@@ -18,7 +18,18 @@ def tiny(prompts: list[str], completions: list[str], *, answer: list[str], **col
     return [outcome_reward(completion, solution) for completion, solution in zip(completions, answer, strict=True)]
 
 
-REWARDS: dict[str, RewardFunction] = {"tiny": tiny}
+def math(prompts: list, completions: list, *, answer: list[str], **columns: object) -> list[float]:
+    """1.0 where math-verify finds the response's last answer equal to `answer`, else 0.0; also where it takes too long.
+
+    Responses are text, or lists of messages, of which the last counts.
+    """
+    from sagc.math_answers import verify_all
+
+    responses = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+    return [float(equal) for equal in verify_all(responses, [str(solution) for solution in answer])]
+
+
+REWARDS: dict[str, RewardFunction] = {"tiny": tiny, "math": math}
 
 
 def reward_function(name: str) -> RewardFunction:

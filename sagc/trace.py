@@ -52,6 +52,7 @@ class StepRecord:
     risks: dict[str, float]  # straggler risk per ladder size, as the controller believes after this step
     infeasible: bool  # no ladder size fits the budget
     next_group_size: int
+    vllm_kl: float | None = None  # mean log-ratio of rollout engine to trained policy, before the updates; openrlhf
 
     def to_json(self) -> str:
         """One line, without a line break. Raises ValueError for NaN and infinities, which JSON lacks."""
@@ -61,11 +62,11 @@ class StepRecord:
     def from_json(cls, line: str) -> "StepRecord":
         """The inverse of `to_json`; fields that later versions add are ignored. Raises ValueError otherwise."""
         values = json.loads(line)
-        names = {field.name for field in dataclasses.fields(cls)}
-        missing = names - values.keys()
+        fields = dataclasses.fields(cls)
+        missing = {field.name for field in fields if field.default is dataclasses.MISSING} - values.keys()
         if missing:
             raise ValueError(f"a step record lacks {', '.join(sorted(missing))}")
-        return cls(**{name: values[name] for name in names})
+        return cls(**{field.name: values[field.name] for field in fields if field.name in values})
 
 
 class TraceWriter:

@@ -28,7 +28,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -43,35 +43,12 @@ from trl.trainer.utils import RepeatSampler
 
 from sagc import batch as batches
 from sagc.controller import GroupSizeController
-from sagc.lengths import StragglerReport, decode_slots
 from sagc.prompts import PromptStream
+from sagc.rollout import Rollout
 from sagc.trace import StepRecord
 
 STATE_FILE = "sagc_state.json"
 TOKEN_MEAN_LOSSES = ("dapo", "cispo", "vespo")  # normalised by the tokens of the whole rollout
-
-
-@dataclass
-class Rollout:
-    """What one rollout generated, over all processes, and the clock of the step that it belongs to."""
-
-    step: int
-    group_size: int
-    prompts: int
-    policy_version: int
-    learning_rate: float
-    started: float
-    rounds: list[int] = field(default_factory=list)
-    prompt_index: list[int] = field(default_factory=list)
-    lengths: list[list[int]] = field(default_factory=list)
-    rewards: list[list[float | None]] = field(default_factory=list)
-    truncated: int = 0
-    kept: int = 0
-    filtered: int = 0
-    report: StragglerReport | None = None
-    rollout_s: float = 0.0
-    sync_s: float = 0.0
-    optimizer_steps: int = 0
 
 
 @dataclass
@@ -367,45 +344,7 @@ class SagcGRPOTrainer(GRPOTrainer):
             return
         self.rollouts += 1
         if self.on_step is not None and self.accelerator.is_main_process:
-            self.on_step(self._record(rollout))
-
-    def _record(self, rollout: Rollout) -> StepRecord:
-        step_s = time.perf_counter() - rollout.started
-        report, status = rollout.report, self.controller.status()
-        known = [reward for group in rollout.rewards for reward in group if reward is not None]
-        return StepRecord(
-            step=rollout.step,
-            policy_version=rollout.policy_version,
-            group_size=rollout.group_size,
-            prompts=rollout.prompts,
-            samples=rollout.kept * rollout.group_size,
-            kept_groups=rollout.kept,
-            filtered_groups=rollout.filtered,
-            rounds=rollout.rounds,
-            prompt_index=rollout.prompt_index,
-            lengths=rollout.lengths,
-            rewards=rollout.rewards,
-            truncated=rollout.truncated,
-            straggler_events=report.events,
-            straggler_rate=report.straggler_rate,
-            idle_fraction=1 - report.tokens / decode_slots(rollout.lengths, rollout.rounds),
-            max_length=report.max_length,
-            mean_length=report.mean_length,
-            median_length=report.median_length,
-            tokens=report.tokens,
-            reward=sum(known) / len(known) if known else None,
-            learning_rate=rollout.learning_rate,
-            optimizer_steps=rollout.optimizer_steps if rollout.kept else 0,
-            rollout_s=rollout.rollout_s,
-            train_s=step_s - rollout.rollout_s - rollout.sync_s,
-            sync_s=rollout.sync_s,
-            step_s=step_s,
-            dual_variable=status.dual_variable,
-            budget=status.budget,
-            risks={str(size): risk for size, risk in status.risks.items()},
-            infeasible=status.infeasible,
-            next_group_size=self.controller.group_size,
-        )
+            self.on_step(rollout.record(self.controller))
 
     # Checkpoints -------------------------------------------------------------------------------------------------
 

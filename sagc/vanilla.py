@@ -1,6 +1,5 @@
 """The `vanilla` stack's launch: a RunConfig becomes a SagcGRPOTrainer, trained from its last whole checkpoint."""
 
-import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -20,11 +19,13 @@ from transformers.utils.logging import disable_progress_bar
 from trl import GRPOConfig
 from trl.rewards import get_soft_overlong_punishment
 
-from sagc.config import AlgorithmConfig, RunConfig, check_divisible
+from sagc.config import RunConfig, check_divisible
+from sagc.data import read_prompts
 from sagc.errors import UserError
 from sagc.progress import Progress
 from sagc.rewards import reward_function
 from sagc.run_folder import RunFolder, folder_atomically
+from sagc.sections import AlgorithmConfig
 from sagc.trace import TraceWriter
 from sagc.trl import SagcGRPOTrainer
 
@@ -54,7 +55,7 @@ def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> Non
     disable_progress_bar()  # of loading and saving weights; `Progress` shows the steps
     with arguments.main_process_first(desc="clean up"):
         checkpoint = last_checkpoint(checkpoints) if not main else restore(checkpoints, folder)
-    dataset = _dataset(data)
+    dataset = Dataset.from_list(read_prompts(data))
     done = int(checkpoint.name.rpartition("-")[2]) // run.training.optimizer_steps if checkpoint else 0
     finished = done >= run.training.steps  # the process died between its last checkpoint and its model
     tokenizer, model = _load(run, str(checkpoint) if finished else model_path)
@@ -205,23 +206,3 @@ def _load(run: RunConfig, path: str) -> tuple[PreTrainedTokenizerBase, PreTraine
     if tokenizer.eos_token_id is None:
         raise UserError(f"model {path} has a tokenizer without an end token, so that no response would ever end")
     return tokenizer, model
-
-
-def _dataset(path: Path) -> Dataset:
-    """The prompts of a JSON lines file, with the columns that the reward needs."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"training data {path} does not exist or is not UTF-8 text") from None
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            raise UserError(f"{path}, line {number}: not valid JSON") from None
-        if not isinstance(row, dict) or not isinstance(row.get("prompt"), str | list):
-            raise UserError(f"{path}, line {number}: needs a prompt, as text or as a list of messages")
-        rows.append(row)
-    if not rows:
-        raise UserError(f"training data {path} holds no prompts")
-    return Dataset.from_list(rows)

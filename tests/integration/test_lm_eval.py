@@ -12,10 +12,10 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from sagc.config import EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluate import StagedModel, benchmark_metrics, evaluate
 from sagc.rewards import reward_function
+from sagc.sections import EvaluationConfig
 from sagc.tiny.data import write_datasets
 from sagc.tiny.models import ARCHITECTURES, build_model
 from sagc.tiny.task import all_problems, expert_trace

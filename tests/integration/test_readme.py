@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 import yaml
 
-from openrlhf_patch import check as openrlhf_check
 from sagc import SAGC, RobustSAGC
 from sagc.cli import main
 from sagc.config import load_grid
-from sagc.errors import UserError
 from sagc.run_folder import RunFolder
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
@@ -176,14 +174,6 @@ def test_the_table_of_the_run_folder_is_whole():
     rows = rows_of("| in the run folder | what it is |")
     named = {first.strip("`/") for first in rows if first.startswith("`")}
     assert {path.name for path in vars(RunFolder("run")).values()} - {"run"} <= named
-
-
-def test_a_stack_that_the_readme_calls_not_built_is_not_built(resolve):
-    assert "The `openrlhf` stack is not built yet" in " ".join(README.split())
-    run = resolve()
-    run = run.model_copy(update={"cell": run.cell.model_copy(update={"stack": "openrlhf"})})
-    with pytest.raises(UserError, match="not built yet"):
-        openrlhf_check(run)
 
 
 def test_the_citation_is_yaml_with_what_its_format_requires():

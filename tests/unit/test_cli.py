@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -168,9 +169,9 @@ def test_train_refuses_an_embedded_model_with_other_steps(trained, config_file, 
     assert "(qwen2, 0, 700)" in refused("train", tmp_path / "run", "--config", config).replace("'", "")
 
 
-def test_the_openrlhf_stack_says_that_it_is_not_built(config_file, embedded_model, tmp_path):
+def test_a_model_that_cannot_be_loaded_is_refused_before_openrlhf_starts(config_file, embedded_model, tmp_path):
     sentence = refused("train", tmp_path / "run", "--config", config_file(), "--stack", "openrlhf")
-    assert sentence == "stack 'openrlhf' is not built yet; use stack 'vanilla'"
+    assert re.match(r"model .*/results/models/tiny cannot be loaded: ", sentence)
 
 
 def test_evaluate_passes_the_configs_evaluation(config_file, tmp_path, monkeypatch):
@@ -200,15 +201,17 @@ def test_doctor_says_what_can_run_here():
     assert result.exit_code == 0
     facts = dict(line.split("  ", 1) for line in result.stdout.splitlines())
     assert facts.keys() >= {"python", "processors", "memory", "disk", "gpu", "package sagc", "stack openrlhf"}
-    assert facts["stack vanilla"].strip() == "can run here"
+    assert facts["stack vanilla"].strip() == facts["stack openrlhf"].strip() == "can run here"
 
 
 def test_doctor_says_why_a_stack_cannot_run(monkeypatch):
     import sagc.doctor
+    from openrlhf_patch import names
 
-    assert sagc.doctor.verdict(("json", "no_such_module", "nor_this")) == (
-        "cannot run here: no_such_module, nor_this not installed"
-    )
+    monkeypatch.setitem(sagc.doctor.STACKS, "vanilla", ("json", "no_such_module", "nor_this"))
+    assert sagc.doctor.verdict("vanilla") == "cannot run here: no_such_module, nor_this not installed"
+    monkeypatch.setattr(names, "missing_names", lambda: ["PPOTrainer.fit is gone"])
+    assert sagc.doctor.verdict("openrlhf") == "cannot run here: PPOTrainer.fit is gone"
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from sagc.config import EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluate import FIRST_STAGE, StagedModel, average, benchmark_metrics, evaluate, load_problems, score_tiny
 from sagc.rewards import reward_function
+from sagc.sections import EvaluationConfig
 from sagc.tiny.task import Problem, expert_trace
 
 END = 0

@@ -3,13 +3,15 @@
 import re
 from functools import cache
 
-from sagc.config import Cell, JobConfig, RunConfig
+from sagc.config import Cell, RunConfig
+from sagc.sections import JobConfig
 
 RESULTS = str(Path(GRID.results))
 CELL = "{model}/{algorithm}/{stack}/{group}/seed{seed}"
 RUN = f"{RESULTS}/{CELL}"
 MODEL = f"{RESULTS}/models/{{model}}"
 DATA = f"{RESULTS}/data/tiny"
+PROMPTS = f"{DATA}/train.jsonl" if GRID.data.type == "tiny" else GRID.data.path
 PYTHON = sys.executable  # `sagc` is not on PATH where Snakemake was called without activating its environment
 # Tokenizers would start threads beside the job's, and libraries' progress bars would fill the logs.
 ENVIRONMENT = "export OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1;"

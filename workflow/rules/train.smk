@@ -15,10 +15,15 @@ def longest_first(wildcards):
     return sum(ladder) / len(ladder) * (1.6 if run.algorithm.dynamic_sampling else 1)  # rounds per step, measured
 
 
+def job_of(wildcards):
+    """What a run of this stack asks of the machine."""
+    return GRID.jobs.train_openrlhf if wildcards.stack == "openrlhf" else GRID.jobs.train
+
+
 rule train:
     input:
         model=starting_model,
-        data=f"{DATA}/train.jsonl",
+        data=PROMPTS,
     output:
         config=f"{RUN}/config.json",
         trace=f"{RUN}/trace.jsonl",
@@ -28,9 +33,11 @@ rule train:
     benchmark:
         benchmark_of("train")
     priority: longest_first
-    threads: GRID.jobs.train.threads
+    threads: lambda wildcards: job_of(wildcards).threads
     resources:
-        **resources_of(GRID.jobs.train),
+        mem_mb=lambda wildcards: job_of(wildcards).mem_mb,
+        runtime=lambda wildcards: job_of(wildcards).runtime,
+        gpu=lambda wildcards: job_of(wildcards).gpus,
     params:
         # The whole run as JSON: the job trains what was validated, and any change in it reruns the job.
         run=lambda wildcards: run_of(wildcards).model_dump_json(),

@@ -1,0 +1,30 @@
+"""OpenRLHF's agent hook (--train.agent_func_path): one response per prompt, rewarded by sagc/rewards.py.
+
+It runs in the Ray worker of the vLLM engine, which loads this file by its path. The reward is computed off that
+worker's main thread, so that generation goes on meanwhile.
+"""
+
+import asyncio
+
+from openrlhf.utils.agent import SingleTurnAgentExecutor
+
+from sagc.rewards import reward_function
+
+
+class AgentExecutor(SingleTurnAgentExecutor):
+    """OpenRLHF's single turn, with a reward by name.
+
+    Upstream's own reward functions get prompt and response decoded as one text, special tokens included; the rewards of
+    sagc/rewards.py read the response alone, as they do in the vanilla stack.
+    """
+
+    def __init__(self):
+        super().__init__(remote_rm_url=None)
+
+    async def execute(self, prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images=None):
+        output = await super().execute(prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images)
+        ((start, end),) = output["action_ranges"]
+        response = hf_tokenizer.decode(output["observation_tokens"][start:end], skip_special_tokens=True)
+        columns = {name: [value] for name, value in label["columns"].items()}
+        (reward,) = await asyncio.to_thread(reward_function(label["reward"]), [prompt], [response], **columns)
+        return {**output, "reward": float(reward)}

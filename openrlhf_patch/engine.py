@@ -1,0 +1,28 @@
+"""OpenRLHF's vLLM actor, which also says whether a group's rewards differ. Runs in the Ray worker of a vLLM engine."""
+
+from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
+
+from openrlhf_patch import cpu
+
+INFORMATIVE, EQUAL = 0.5, 0.0  # scores for OpenRLHF's dynamic filtering, which keeps mean scores between 0 and 1
+
+
+class RolloutActor(RolloutRayActor.__ray_metadata__.modified_class.__ray_actor_class__):
+    """RolloutRayActor whose scores are the same for the responses of a group.
+
+    Upstream filters a group by its mean score. With the reward as the score, that drops groups of equal rewards only
+    where every reward is 0 or 1; DAPO drops them whatever they are (Yu et al. 2025, section 3.2).
+    """
+
+    async def __init__(self, *arguments, **options):
+        if cpu.wanted():
+            from openrlhf_patch.cpu.engine import engine_arguments
+
+            options = engine_arguments(options)
+        await super().__init__(*arguments, **options)
+
+    async def generate_responses(self, *arguments, **options):
+        responses = await super().generate_responses(*arguments, **options)
+        rewards = [response["reward"] for response in responses]
+        score = INFORMATIVE if min(rewards) != max(rewards) else EQUAL
+        return [{**response, "scores": score} for response in responses]

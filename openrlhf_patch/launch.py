@@ -1,0 +1,119 @@
+"""One run of the `openrlhf` stack: checked, started in a process of its own, watched, and cleaned up after."""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from openrlhf_patch import cpu, preflight
+from openrlhf_patch.checkpoints import restore
+from openrlhf_patch.flags import build_flags
+from openrlhf_patch.job import Spec
+from openrlhf_patch.processes import run_to_end
+from sagc.config import RunConfig
+from sagc.data import read_prompts
+from sagc.progress import Progress
+from sagc.run_folder import RunFolder, folder_atomically
+from sagc.trace import StepRecord
+
+LOG = "openrlhf.log"
+ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b: .+")
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONUNBUFFERED": "1",
+}
+ON_CPU = {
+    cpu.ENVIRONMENT: "1",
+    "DS_ACCELERATOR": "cpu",
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # otherwise vLLM starts a worker process beside its engine's
+    "RAY_worker_niceness": "0",  # workers that give way starve on a busy machine
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
+    """Train one run into its folder, going on from its last whole checkpoint; the model is written last.
+
+    Raises
+    ------
+    UserError
+        For what cannot train here; before any process is started.
+    RuntimeError
+        Where OpenRLHF failed; the message is its error, and where its log is.
+    """
+    preflight.check(run)
+    model = str(Path(model).absolute()) if Path(model).is_dir() else model
+    prompts = preflight.measure_prompts(run, model, read_prompts(data))
+    checkpoints = folder.checkpoints(run).absolute()
+    done = restore(checkpoints, folder)
+    log = folder.path / LOG
+    with (
+        folder_atomically(folder.model) as output,
+        tempfile.TemporaryDirectory(prefix="sagc-") as scratch,  # short: Ray keeps sockets there
+        Progress(str(folder.path), run.training.steps, done) as progress,
+    ):
+        flags = build_flags(
+            run,
+            model=model,
+            data=data.absolute(),
+            checkpoints=checkpoints,
+            output=output.absolute(),
+            prompt_tokens=prompts.tokens,
+            chat=prompts.chat,
+            seed=(run.seeds["rollout"] + done) % 2**31,  # the engine's random numbers are not in a checkpoint
+        )
+        spec = Spec(run.model_dump(mode="json"), flags, str(data.absolute()), str(folder.trace.absolute()), scratch)
+        records = _follow(folder.trace, skip=done)
+        status = run_to_end(
+            [sys.executable, "-m", "openrlhf_patch.driver", str(spec.write(Path(scratch) / "job.json"))],
+            environment(run),
+            log,
+            watch=lambda: [progress.step(record) for record in iter(lambda: next(records), None)],
+        )
+        if status:
+            raise RuntimeError(f"OpenRLHF ended with exit status {status}: {_last_error(log)} (the whole log is {log})")
+    shutil.rmtree(checkpoints.parent, ignore_errors=True)
+
+
+def environment(run: RunConfig) -> dict[str, str]:
+    """Of the driver, from which all its processes have theirs."""
+    variables = {**QUIET, **os.environ}
+    if run.openrlhf.device == "cpu":
+        variables |= ON_CPU
+    if run.model.type == "tiny":
+        variables["HF_HUB_OFFLINE"] = "1"
+    return variables
+
+
+def _follow(trace: Path, skip: int) -> Iterator[StepRecord | None]:
+    """The records of a trace that grows, after the first `skip`; None whenever there is no new one."""
+    position = 0
+    while True:
+        lines = b""
+        if trace.exists():
+            with open(trace, "rb") as file:
+                file.seek(position)
+                lines = file.read()
+        for line in lines.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            position += len(line)
+            skip -= 1
+            if skip < 0:
+                yield StepRecord.from_json(line.decode())
+        yield None
+
+
+def _last_error(log: Path) -> str:
+    """The last line that reads like an exception's, or the last line."""
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    errors = [found.group() for line in lines[-400:] if (found := ERROR.search(line))]
+    return (errors or lines or ["it wrote nothing"])[-1]

@@ -1,0 +1,131 @@
+"""What is found out before anything heavy starts: one sentence for whatever cannot work."""
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from openrlhf_patch.flags import check_flags
+from sagc.config import RunConfig
+from sagc.errors import UserError
+from sagc.rewards import reward_function
+from sagc.sections import OpenRLHFProfile
+
+PACKAGES = ("torch", "transformers", "openrlhf", "vllm", "deepspeed", "ray")
+# Measured on the embedded models: 0.6 to 0.9 GB for each of driver, trainer, policy and engine actor, 1.3 GB for the
+# engine with a key-value cache of 1 GiB.
+CPU_MEMORY_GB = 3.0
+CPU_MEMORY_PER_PROCESS_GB = 1.0
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What the launch needs to know of the prompts: tokens of the longest, and whether they are chat messages."""
+
+    tokens: int
+    chat: bool
+
+
+def check(run: RunConfig) -> None:
+    """Refuse a run that this machine cannot train. Raises UserError."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"stack 'openrlhf' needs {', '.join(missing)}, which is not installed; run make setup")
+    try:
+        reward_function(run.reward)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    check_flags(run, upstream_flags())
+    _check_device(run.openrlhf)
+    _check_ray(run.openrlhf)
+    if run.openrlhf.device == "cpu":
+        _check_memory(run.openrlhf)
+
+
+@cache
+def upstream_flags() -> frozenset[str]:
+    """Names of the flags of OpenRLHF's CLI, read from its source: its parser exists only while it runs."""
+    (package,) = importlib.util.find_spec("openrlhf").submodule_search_locations
+    source = (Path(package) / "cli" / "train_ppo_ray.py").read_text(encoding="utf-8")
+    names = re.findall(r'add_argument\(\s*f?"--([a-z_0-9.{}]+)"', source)
+    return frozenset(name.replace("{prefix}", prefix) for name in names for prefix in ("actor", "critic"))
+
+
+def _check_device(profile: OpenRLHFProfile) -> None:
+    import torch
+
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if profile.device == "cpu":
+        if devices:
+            raise UserError(
+                f"the openrlhf profile has device: cpu, and this machine has {devices} GPUs; "
+                "choose a profile with device: cuda (openrlhf.profile)"
+            )
+    elif profile.ray_address is None and devices < profile.gpus:
+        raise UserError(
+            f"the openrlhf profile needs {profile.gpus} GPUs, and this machine has {devices}; "
+            "choose another with openrlhf.profile"
+        )
+
+
+def _check_ray(profile: OpenRLHFProfile) -> None:
+    """A cluster has to answer; a Ray of our own takes free ports and starts beside any other."""
+    if profile.ray_address is None:
+        return
+    address = os.environ.get("RAY_ADDRESS") if profile.ray_address == "auto" else profile.ray_address
+    if address is None:
+        from ray._private.services import find_gcs_addresses
+
+        if not find_gcs_addresses():
+            raise UserError("openrlhf.ray_address is 'auto', and no Ray cluster runs on this machine; `ray start` it")
+        return
+    import socket
+
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError):
+        raise UserError(f"openrlhf.ray_address is {address!r}, and no Ray cluster answers there") from None
+
+
+def _check_memory(profile: OpenRLHFProfile) -> None:
+    needed = CPU_MEMORY_GB + CPU_MEMORY_PER_PROCESS_GB * profile.gpus
+    available = psutil.virtual_memory().available / 1e9
+    if available < needed:
+        raise UserError(
+            f"the openrlhf stack needs about {needed:.0f} GB of memory for its engines, and {available:.1f} GB are free"
+        )
+
+
+def measure_prompts(run: RunConfig, model: str, rows: list[dict]) -> Prompts:
+    """Load the tokenizer and measure the prompts.
+
+    Raises
+    ------
+    UserError
+        For a model that cannot be found, a tokenizer without an end token or a chat template that is needed, and
+        prompts some of which are text and some messages.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        AutoConfig.from_pretrained(model)
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise UserError(f"model {model} cannot be loaded: {str(error).splitlines()[0]}") from error
+    if tokenizer.eos_token_id is None:
+        raise UserError(f"model {model} has a tokenizer without an end token, so that no response would ever end")
+    prompts = [row["prompt"] for row in rows]
+    chat = isinstance(prompts[0], list)
+    if any(isinstance(prompt, list) != chat for prompt in prompts):
+        raise UserError("the training data mixes prompts that are text with prompts that are messages")
+    if chat:
+        if tokenizer.chat_template is None:
+            raise UserError(f"the prompts are messages, and model {model} has no chat template")
+        prompts = [tokenizer.apply_chat_template(p, tokenize=False, add_generation_prompt=True) for p in prompts]
+    tokens = max(map(len, tokenizer(prompts, add_special_tokens=False)["input_ids"]))
+    return Prompts(tokens, chat)

@@ -1,0 +1,108 @@
+"""openrlhf_patch.processes: nothing that a run started is left when it ends, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from openrlhf_patch.processes import run_to_end
+
+# A command with a child in a session of its own and a grandchild that ignores SIGTERM: like Ray's raylet and workers.
+FAMILY = """
+import subprocess, sys, time
+
+GRANDCHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+CHILD = '''
+import subprocess, sys, time
+process = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
+process.stdout.readline()
+print(process.pid, flush=True)
+time.sleep(600)
+'''
+command = [sys.executable, "-c", CHILD, GRANDCHILD]
+process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
+print("pids", process.pid, process.stdout.readline(), flush=True)
+"""
+LAUNCHER = """
+import os, sys
+from pathlib import Path
+from openrlhf_patch.processes import run_to_end
+
+run_to_end([sys.executable, "-c", sys.argv[1]], dict(os.environ), Path(sys.argv[2]), lambda: None, 0.1)
+"""
+DRIVER = """
+import os, time
+from openrlhf_patch.processes import die_with_parent
+
+die_with_parent()
+print("pids", os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def pids(log: Path) -> list[int]:
+    return [int(pid) for line in log.read_text().splitlines() if line.startswith("pids") for pid in line.split()[1:]]
+
+
+def wait_for_pids(log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not (log.exists() and pids(log)):
+        assert time.monotonic() < deadline, "the command did not start"
+        time.sleep(0.1)
+
+
+def alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [("", 0), ("sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)]
+)
+def test_no_descendant_outlives_the_command(tmp_path, ending, status):
+    log = tmp_path / "log"
+    assert run_to_end([sys.executable, "-c", FAMILY + ending], dict(os.environ), log, lambda: None, 0.1) == status
+    assert len(pids(log)) == 2
+    assert not any(map(alive, pids(log)))
+
+
+def test_other_children_of_this_process_are_left_alone(tmp_path):
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        run_to_end([sys.executable, "-c", FAMILY], dict(os.environ), tmp_path / "log", lambda: None, 0.1)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_launcher_ends_everything(tmp_path, signal_):
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", LAUNCHER, FAMILY + "time.sleep(600)", str(log)]
+    launcher = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    wait_for_pids(log)
+    launcher.send_signal(signal_)
+    assert launcher.wait(timeout=30) != 0
+    assert not any(map(alive, pids(log)))
+
+
+def test_a_killed_launcher_takes_its_driver_along(tmp_path):
+    log = tmp_path / "log"
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, DRIVER, str(log)])
+    wait_for_pids(log)
+    launcher.kill()
+    launcher.wait()
+    time.sleep(0.5)
+    assert not any(map(alive, pids(log)))
+
+
+def test_the_command_is_watched_while_it_runs_and_once_more(tmp_path):
+    calls = []
+    command = [sys.executable, "-c", "import time; time.sleep(1)"]
+    run_to_end(command, dict(os.environ), tmp_path / "log", lambda: calls.append(1), 0.2)
+    assert len(calls) >= 3
