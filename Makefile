@@ -10,6 +10,7 @@
 # PYTHON=/path/to/python3.11 takes that Python. pip takes the torch that its own configuration finds: on a machine
 # without one for CPUs this is PyPI's CUDA build with its libraries (several GB more). For the small CPU build:
 #   make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# GPU=1 installs the openrlhf stack for CUDA (requirements/gpu.txt) in the place of the one for CPUs.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -20,10 +21,12 @@ SHELL := /bin/bash
 
 PYTHON ?= python3.11
 TORCH_INDEX ?=
+GPU ?=
+OPENRLHF := requirements/$(if $(GPU),gpu,openrlhf).txt
 NEEDED_MB := 6000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-STAMP := .venv/.sagc-complete
+STAMP := .venv/.sagc-complete$(if $(GPU),-gpu)
 DOCTESTS := sagc/__init__.py sagc/controller.py sagc/lengths.py sagc/posterior.py sagc/prompts.py
 
 setup: $(STAMP)
@@ -47,7 +50,7 @@ lint: $(STAMP)
 	$(BIN)/snakefmt --check Snakefile workflow
 
 # The stamp comes last: without it the next call goes on where this one was interrupted.
-$(STAMP): requirements/build.txt requirements/base.txt requirements/openrlhf.txt requirements/dev.txt pyproject.toml
+$(STAMP): requirements/build.txt requirements/base.txt $(OPENRLHF) requirements/dev.txt pyproject.toml
 	fail() { echo "Error: $$1" >&2; exit 2; }
 	command -v "$(PYTHON)" > /dev/null || fail "$(PYTHON) is not on PATH; install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv) or run make with PYTHON=/path/to/python3.11"
 	found=$$("$(PYTHON)" -c 'import platform; print(platform.python_version())') || fail "$(PYTHON) does not run"
@@ -70,8 +73,8 @@ $(STAMP): requirements/build.txt requirements/base.txt requirements/openrlhf.txt
 	    $(PIP) install --constraint requirements/build.txt --constraint requirements/base.txt torch # a CUDA build's libraries come along
 	fi
 	$(PIP) install --no-deps --no-build-isolation -r requirements/base.txt -r requirements/dev.txt
-	DS_BUILD_OPS=0 $(PIP) install --no-deps --no-build-isolation -r requirements/openrlhf.txt
+	DS_BUILD_OPS=0 $(PIP) install --no-deps --no-build-isolation -r $(OPENRLHF)
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	echo "Checking the imports"
-	$(BIN)/python -c 'import torch, trl, transformers, lm_eval, math_verify, snakemake, pandas, matplotlib, pytest, hypothesis, sagc.cli' || fail "the set-up is incomplete (see the error above); run make setup again, or remove .venv first"
+	$(BIN)/python -c 'import torch, trl, transformers, ray, deepspeed, vllm, lm_eval, math_verify, snakemake, pandas, matplotlib, pytest, hypothesis, sagc.cli' || fail "the set-up is incomplete (see the error above); run make setup again, or remove .venv first"
 	touch $@

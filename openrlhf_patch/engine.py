@@ -3,8 +3,7 @@
 from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 
 from openrlhf_patch import cpu
-
-INFORMATIVE, EQUAL = 0.5, 0.0  # scores for OpenRLHF's dynamic filtering, which keeps mean scores between 0 and 1
+from openrlhf_patch.prompts import EQUAL, INFORMATIVE
 
 
 class RolloutActor(RolloutRayActor.__ray_metadata__.modified_class.__ray_actor_class__):

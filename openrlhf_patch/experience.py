@@ -6,7 +6,7 @@ import torch
 from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
-EPSILON, UPSTREAM_EPSILON = 1e-4, 1e-9
+from openrlhf_patch.advantages import group_factors
 
 
 class GroupExperienceMaker(RemoteExperienceMaker):
@@ -40,14 +40,6 @@ class GroupExperienceMaker(RemoteExperienceMaker):
         for experience, factor in zip(experiences, parts, strict=True):
             experience.advantages *= factor[:, None]
         return experiences
-
-
-def group_factors(rewards: torch.Tensor) -> torch.Tensor:
-    """What upstream's advantages are multiplied by, per response: (groups, G) for rewards of that shape."""
-    deviation = rewards.std(dim=1, keepdim=True)
-    factors = (deviation + UPSTREAM_EPSILON) / (deviation + EPSILON)
-    equal = (rewards == rewards[:, :1]).all(dim=1, keepdim=True)
-    return factors.masked_fill(equal, 0.0).expand_as(rewards)
 
 
 def fill_up(samples: list[Experience], count: int) -> list[Experience]:

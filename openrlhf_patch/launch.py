@@ -12,7 +12,7 @@ from openrlhf_patch import cpu, preflight
 from openrlhf_patch.checkpoints import restore
 from openrlhf_patch.flags import build_flags
 from openrlhf_patch.job import Spec
-from openrlhf_patch.processes import run_to_end
+from openrlhf_patch.processes import run_to_end, wait_for_supervisor
 from sagc.config import RunConfig
 from sagc.data import read_prompts
 from sagc.progress import Progress
@@ -52,9 +52,10 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
     preflight.check(run)
     model = str(Path(model).absolute()) if Path(model).is_dir() else model
     prompts = preflight.measure_prompts(run, model, read_prompts(data))
+    log = folder.path / LOG
+    wait_for_supervisor(log)
     checkpoints = folder.checkpoints(run).absolute()
     done = restore(checkpoints, folder)
-    log = folder.path / LOG
     with (
         folder_atomically(folder.model) as output,
         tempfile.TemporaryDirectory(prefix="sagc-") as scratch,  # short: Ray keeps sockets there

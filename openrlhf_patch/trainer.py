@@ -31,7 +31,8 @@ from openrlhf.trainer.ppo_utils.experience import Experience  # noqa: E402
 from openrlhf_patch.checkpoints import COMPLETE, FOLDER  # noqa: E402
 from openrlhf_patch.experience import GroupExperienceMaker, fill_up  # noqa: E402
 from openrlhf_patch.flags import micro_batch_size  # noqa: E402
-from openrlhf_patch.samples import GroupSamplesGenerator, PromptSource  # noqa: E402
+from openrlhf_patch.prompts import PromptSource  # noqa: E402
+from openrlhf_patch.samples import GroupSamplesGenerator  # noqa: E402
 from sagc.config import RunConfig  # noqa: E402
 from sagc.controller import GroupSizeController  # noqa: E402
 from sagc.data import read_prompts  # noqa: E402

@@ -118,7 +118,7 @@ def assert_same_gradient(found: dict, expected: dict) -> None:
 
 @pytest.mark.parametrize(("algorithm", "actors"), [("grpo", 1), ("dapo", 2)])
 def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, tiny_data, algorithm, actors):
-    run = openrlhf(algorithm, 4, actors, steps=3, prompts_per_step=8, micro_batches=2, learning_rate=2e-3)
+    run = openrlhf(algorithm, 4, actors, steps=3, prompts_per_step=8, micro_batches=2, learning_rate=5e-4)
     trace = run_scripted(run, tmp_path, tiny_model, tiny_data / "train.jsonl", "4,8,3")
     assert [record.group_size for record in trace] == [4, 8, 3]
     assert [record.next_group_size for record in trace] == [8, 3, 3]

@@ -83,7 +83,7 @@ def test_grpo_with_a_kl_term_in_openrlhfs_flags(resolve, parser):
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("size", [4, 6, 8, 12, 16])
 def test_the_number_of_micro_batches_is_the_same_at_every_size(resolve, parser, profile, size):
-    run = resolve("grpo", size, profile, prompts_per_step=16, micro_batches=4, optimizer_steps=2)
+    run = resolve("grpo", size, profile, prompts_per_step=32, micro_batches=4, optimizer_steps=2)
     args = parse(parser, run)
     processes = args["actor.num_nodes"] * args["actor.num_gpus_per_node"]
     accumulation = args["train.batch_size"] / args["train.micro_batch_size"] / processes

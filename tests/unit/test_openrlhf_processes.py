@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from openrlhf_patch.processes import run_to_end
+from openrlhf_patch.processes import run_to_end, wait_for_supervisor
 
 # A command with a child in a session of its own and a grandchild that ignores SIGTERM: like Ray's raylet and workers.
 FAMILY = """
@@ -99,6 +99,27 @@ def test_a_killed_launcher_takes_its_driver_along(tmp_path):
     launcher.wait()
     time.sleep(0.5)
     assert not any(map(alive, pids(log)))
+
+
+def test_a_killed_launcher_takes_everything_along(tmp_path):
+    log = tmp_path / "log"
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, FAMILY + "time.sleep(600)", str(log)])
+    wait_for_pids(log)
+    launcher.kill()
+    launcher.wait()
+    wait_for_supervisor(log)
+    assert not any(map(alive, pids(log)))
+
+
+def test_a_supervisor_that_is_still_at_work_is_waited_for(tmp_path):
+    log = tmp_path / "log"
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, FAMILY + "time.sleep(600)", str(log)])
+    wait_for_pids(log)
+    with pytest.raises(TimeoutError, match="processes of an earlier run still hold"):
+        wait_for_supervisor(log, timeout=0.3)
+    launcher.terminate()
+    launcher.wait()
+    wait_for_supervisor(log, timeout=0.3)
 
 
 def test_the_command_is_watched_while_it_runs_and_once_more(tmp_path):
