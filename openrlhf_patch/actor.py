@@ -7,6 +7,8 @@ cpu.install()
 from openrlhf.trainer.ray.launcher import ReferenceModelActor  # noqa: E402
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor  # noqa: E402
 
+from openrlhf_patch.clock import say  # noqa: E402
+
 
 class PolicyActor(PolicyModelActor.__ray_metadata__.modified_class.__ray_actor_class__):
     """PolicyModelActor whose rollouts may differ in size.
@@ -14,6 +16,11 @@ class PolicyActor(PolicyModelActor.__ray_metadata__.modified_class.__ray_actor_c
     The number of micro batches per update stays what DeepSpeed was set up with, and their size changes: accumulation
     boundaries, the learning-rate schedule and the scale of the loss then know nothing of the group size.
     """
+
+    def init_model_from_pretrained(self, *arguments, **options):
+        result = super().init_model_from_pretrained(*arguments, **options)
+        say("policy is loaded")
+        return result
 
     def set_shape(self, size: int, prompts: int, train_batch: int, micro_batch: int) -> None:
         """Take responses for updates of `train_batch` responses (all processes), `micro_batch` at a time (this one).

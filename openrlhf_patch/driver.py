@@ -6,12 +6,12 @@
 import os
 import runpy
 import sys
-import time
 from pathlib import Path
 
 import ray
 
 from openrlhf_patch import cpu
+from openrlhf_patch.clock import say
 from openrlhf_patch.job import Spec
 from openrlhf_patch.processes import die_with_parent
 from sagc.config import RunConfig
@@ -47,7 +47,7 @@ def execute(job, flags: list[str], ray_folder: str, trainer: type | None = None,
     from openrlhf_patch.actor import PolicyActor
     from openrlhf_patch.trainer import GroupTrainer
 
-    say("imported")
+    say("driver has imported OpenRLHF")
     start_ray(job.run.openrlhf, ray_folder)
     say("Ray is up")
     try:
@@ -93,14 +93,6 @@ def start_ray(profile: OpenRLHFProfile, folder: str) -> None:
         # Every actor asks for processors and GPUs that exist by name only.
         logical = {"num_cpus": profile.gpus + 4, "num_gpus": profile.gpus + 1, "object_store_memory": OBJECT_STORE}
     ray.init(address="local", include_dashboard=False, _temp_dir=folder, **logical)
-
-
-def say(what: str) -> None:
-    """A line for the start-up profile: seconds since this process started."""
-    print(f"SAGC {time.time() - START:6.1f} s: {what}", flush=True)
-
-
-START = time.time()
 
 
 def main(path: str) -> None:

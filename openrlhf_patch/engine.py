@@ -3,6 +3,7 @@
 from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 
 from openrlhf_patch import cpu
+from openrlhf_patch.clock import say
 from openrlhf_patch.prompts import EQUAL, INFORMATIVE
 
 
@@ -19,6 +20,7 @@ class RolloutActor(RolloutRayActor.__ray_metadata__.modified_class.__ray_actor_c
 
             options = engine_arguments(options)
         await super().__init__(*arguments, **options)
+        say("vLLM is up")
 
     async def generate_responses(self, *arguments, **options):
         responses = await super().generate_responses(*arguments, **options)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from openrlhf_patch import cpu, preflight
 from openrlhf_patch.checkpoints import restore
+from openrlhf_patch.clock import command_time
 from openrlhf_patch.flags import build_flags
 from openrlhf_patch.job import Spec
 from openrlhf_patch.processes import run_to_end, wait_for_supervisor
@@ -86,7 +87,7 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
 
 def environment(run: RunConfig) -> dict[str, str]:
     """Of the driver, from which all its processes have theirs."""
-    variables = {**QUIET, **os.environ}
+    variables = {**QUIET, **os.environ, **command_time()}
     if run.openrlhf.device == "cpu":
         variables |= ON_CPU
     if run.model.type == "tiny":

@@ -29,6 +29,7 @@ from openrlhf.trainer.ppo_trainer import PPOTrainer  # noqa: E402
 from openrlhf.trainer.ppo_utils.experience import Experience  # noqa: E402
 
 from openrlhf_patch.checkpoints import COMPLETE, FOLDER  # noqa: E402
+from openrlhf_patch.clock import say  # noqa: E402
 from openrlhf_patch.experience import GroupExperienceMaker, fill_up  # noqa: E402
 from openrlhf_patch.flags import micro_batch_size  # noqa: E402
 from openrlhf_patch.prompts import PromptSource  # noqa: E402
@@ -86,6 +87,11 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             self.strategy,
             self.tokenizer,
         )
+        say("trainer is up")
+
+    def fit(self, global_step: int = 0) -> None:
+        say("first step begins")
+        super().fit(global_step)
 
     def train_step(self, rollout_samples: list[Experience], global_step: int) -> tuple[dict, int]:
         rollout = self.samples_generator.rollout

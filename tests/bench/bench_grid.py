@@ -1,9 +1,9 @@
 """What a controlled group size saves at embedded scale: `python -m tests.bench grid`.
 
-Prints a markdown table: static 16, sagc and sagc-robust with GRPO on tiny-qwen2, one after another on one thread, with
-the settings of config/config.yaml but few steps. Runs, starting model and data are made by the code of `sagc train`;
-the starting model is that of results/models where the grid has made it, and takes about two minutes otherwise.
-On a CPU time follows the tokens; on a GPU it follows the longest response more.
+Prints a markdown table: static 16, sagc and sagc-robust on tiny-qwen2, with GRPO on the vanilla stack and with DAPO on
+OpenRLHF, one after another on one thread, with the settings of config/config.yaml but few steps. Runs, starting model
+and data are made by the code of `sagc train`; the starting model is that of results/models where the grid has made it,
+and takes about two minutes otherwise. On a CPU time follows the tokens; on a GPU it follows the longest response more.
 """
 
 import os
@@ -21,32 +21,41 @@ from sagc.train import train
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG = PROJECT / "config" / "config.yaml"
-MODEL, ALGORITHM, SEED = "tiny-qwen2", "grpo", 0
+MODEL, SEED = "tiny-qwen2", 0
+STACKS = {"vanilla": "grpo", "openrlhf": "dapo"}  # and the algorithm on it
 GROUPS = (16, "sagc", "sagc-robust")
 STEPS = 12
 
 
 def rows(steps: int = STEPS) -> list[dict]:
-    """One row per arm: seconds, tokens and their ratios to static 16, over all steps."""
+    """One row per stack and arm: seconds, tokens and their ratios to static 16, over all steps."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         changes = (f"training.steps={steps}", f"training.checkpoint_every={steps}")
         grid = load_changed(CONFIG, (f"results={folder}", *changes))
         model, data = _starting_model(grid), data_folder(grid) / "train.jsonl"
-        table = []
-        for group in GROUPS:
-            cell = Cell(model=MODEL, algorithm=ALGORITHM, stack="vanilla", group=group, seed=SEED)
-            train(grid.run(cell), Path(folder) / cell.path, model, data)
-            table.append(_row(group, list(read_trace(Path(folder) / cell.path / "trace.jsonl"))))
+        return [row for stack in STACKS for row in _arms(grid, stack, Path(folder), model, data)]
+
+
+def _arms(grid: GridConfig, stack: str, folder: Path, model: str, data: Path) -> list[dict]:
+    table = []
+    for group in GROUPS:
+        cell = _cell(stack, group)
+        train(grid.run(cell), folder / cell.path, model, data)
+        table.append({"stack": stack, **_row(group, list(read_trace(folder / cell.path / "trace.jsonl")))})
     for row in table:
         for name in ("wall_s", "rollout_s", "tokens_k"):
             row[f"{name.rpartition('_')[0]}_vs_static16"] = round(row[name] / table[0][name], 3)
     return table
 
 
+def _cell(stack: str, group: int | str) -> Cell:
+    return Cell(model=MODEL, algorithm=STACKS[stack], stack=stack, group=group, seed=SEED)
+
+
 def _starting_model(grid: GridConfig) -> str:
     """The model of the project's own results folder where there is one, and one in the benchmark's otherwise."""
-    cell = Cell(model=MODEL, algorithm=ALGORITHM, stack="vanilla", group=GROUPS[0], seed=SEED)
+    cell = _cell("vanilla", GROUPS[0])
     usual = load_changed(CONFIG, ())
     results = PROJECT / usual.results
     if (results / "models" / MODEL).is_dir():

@@ -31,6 +31,7 @@ FIELDS = (
     "attention_mask",
     "action_mask",
     "action_log_probs",
+    "base_action_log_probs",
     "rollout_log_probs",
     "advantages",
     "rewards",

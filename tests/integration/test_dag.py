@@ -121,9 +121,9 @@ def test_the_default_grid_is_the_papers(fresh, project):
     assert fresh.planned() == {
         "warm_start": 2,
         "write_data": 1,
-        "train": 20,
-        "evaluate": 20,
-        "summarize": 20,
+        "train": 23,
+        "evaluate": 23,
+        "summarize": 23,
         "tabulate": 1,
     }
 

@@ -33,9 +33,9 @@ SCRIPTED = Path(__file__).with_name("openrlhf_scripted.py")
 def openrlhf(resolve):
     """`openrlhf("dapo", 4, actors=2, steps=3)` -> RunConfig of the openrlhf stack on CPUs."""
 
-    def build(algorithm="dapo", group=4, actors=1, zero_stage=2, **training) -> RunConfig:
+    def build(algorithm="dapo", group=4, actors=1, zero_stage=2, kl_coef=0.0, reward="tiny", **training) -> RunConfig:
         run = resolve(algorithm, group, **training).model_dump(mode="json")
-        run["cell"]["stack"] = "openrlhf"
+        run["cell"]["stack"], run["algorithm"]["kl_coef"], run["reward"] = "openrlhf", kl_coef, reward
         run["openrlhf"] = {"device": "cpu", "attention": "sdpa", "actors": actors, "zero_stage": zero_stage}
         return RunConfig.model_validate(run)
 
@@ -100,9 +100,12 @@ def reference_gradient(model: Path, run: RunConfig, seen: list[dict]) -> dict[st
             old - sample["rollout_log_probs"].float()
         ).exp()  # of vLLM's rounding, as OpenRLHF's "token" level
         correction = torch.where((correction >= 0.5) & (correction <= 5.0), correction, 0.0)
-        per_token = -(correction * surrogate * mask).sum()
+        loss = -correction * surrogate
+        if run.algorithm.kl_coef:
+            distance = sample["base_action_log_probs"].float() - new
+            loss = loss + run.algorithm.kl_coef * (distance.exp() - distance - 1)  # k3
         share = 1 / tokens if run.algorithm.loss == "dapo" else 1 / (mask.sum() * len(samples))
-        (per_token * share).backward()
+        ((loss * mask).sum() * share).backward()
     return {name: parameter.grad for name, parameter in net.named_parameters() if parameter.grad is not None}
 
 
@@ -116,9 +119,14 @@ def assert_same_gradient(found: dict, expected: dict) -> None:
     assert 0.97 < a.norm() / b.norm() < 1.03
 
 
-@pytest.mark.parametrize(("algorithm", "actors"), [("grpo", 1), ("dapo", 2)])
-def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, tiny_data, algorithm, actors):
-    run = openrlhf(algorithm, 4, actors, steps=3, prompts_per_step=8, micro_batches=2, learning_rate=5e-4)
+@pytest.mark.parametrize(("algorithm", "actors", "kl_coef"), [("grpo", 1, 0.5), ("dapo", 2, 0.0)])
+def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, tiny_data, algorithm, actors, kl_coef):
+    """Numbers of samples and updates, gradients against plain torch, weight sync.
+
+    One arm holds the samples fixed and has a KL term, the other holds the prompts fixed and has two gloo processes.
+    """
+    held = {"hold": "samples", "samples_per_step": 24} if algorithm == "grpo" else {"prompts_per_step": 8}
+    run = openrlhf(algorithm, 4, actors, kl_coef=kl_coef, steps=3, micro_batches=2, learning_rate=5e-4, **held)
     trace = run_scripted(run, tmp_path, tiny_model, tiny_data / "train.jsonl", "4,8,3")
     assert [record.group_size for record in trace] == [4, 8, 3]
     assert [record.next_group_size for record in trace] == [8, 3, 3]
@@ -128,7 +136,9 @@ def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, ti
     for record, ranks in zip(trace, seen, strict=True):
         trained = sum(bool(sample["action_mask"].any()) for rank in ranks for sample in rank["samples"])
         assert trained == record.samples == record.kept_groups * record.group_size
-        assert {len(rank["samples"]) for rank in ranks} == {8 * record.group_size // actors}  # silent ones fill up
+        assert record.prompts == (24 // record.group_size if algorithm == "grpo" else 8)
+        filled = record.prompts * record.group_size // actors  # up, with samples that do not count
+        assert [len(rank["samples"]) for rank in ranks] == [filled] * actors
         assert [len(rank["micro_batches"]) for rank in ranks] == [2] * actors
         assert all(len(group) == record.group_size for group in record.lengths)
         assert abs(record.vllm_kl) < 2e-3
@@ -147,24 +157,38 @@ def test_vllm_drifts_from_the_policy_when_it_gets_no_new_weights(tmp_path, openr
     assert abs(trace[-1].vllm_kl) > 2e-3
 
 
-def test_rewards_that_are_all_equal_end(tmp_path, openrlhf, tiny_data):
-    """A model that solves nothing: no group is informative, every prompt is replaced twice, nothing is learnt."""
-    model = tmp_path / "model"
+def test_rewards_that_are_all_equal_end(tmp_path, openrlhf):
+    """A model that solves nothing: no group is informative, every prompt is replaced twice, nothing is learnt.
+
+    The reward is math-verify's, in the engine's Ray worker; one of the answers hangs its parser.
+    """
+    model, data = tmp_path / "model", tmp_path / "data.jsonl"
     tokenizer = build_tokenizer()
     build_model("qwen2", tokenizer, seed=0).save_pretrained(model)
     tokenizer.save_pretrained(model)
-    run = openrlhf("dapo", 4, steps=2, prompts_per_step=4, micro_batches=2)
-    trace = run_scripted(run, tmp_path / "run", model, tiny_data / "train.jsonl", "4")
+    rows = [{"prompt": "1x +2 = 3:", "answer": "9^{9^{9^{9}}}" if i == 0 else "1000"} for i in range(24)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = openrlhf("dapo", 4, reward="math", steps=2, prompts_per_step=4, micro_batches=2)
+    trace = run_scripted(run, tmp_path / "run", model, data, "4")
     assert [record.rounds for record in trace] == [[4, 4, 4]] * 2
     assert [(record.kept_groups, record.filtered_groups, record.samples) for record in trace] == [(0, 12, 0)] * 2
     assert [(record.optimizer_steps, record.policy_version, record.vllm_kl) for record in trace] == [(0, 0, None)] * 2
     assert all(len(record.lengths) == 12 for record in trace)
     assert not list((tmp_path / "run").glob("update*"))
+    assert 0 in [row for record in trace for row in record.prompt_index]
+    assert "counts as wrong: TimeoutError" in (tmp_path / "run" / "log").read_text()
 
 
 def train_command(run: RunConfig, folder: Path, model: Path, data: Path) -> list[str]:
     paths = ["--model-path", str(model), "--data", str(data)]
     return [sys.executable, "-m", "sagc.cli", "train", str(folder), "--resolved", run.model_dump_json(), *paths]
+
+
+def wait_until(holds, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def steps_done(folder: Path) -> int:
@@ -177,28 +201,24 @@ def test_a_killed_run_goes_on_where_its_checkpoint_stood(tmp_path, openrlhf, tin
     folder, data = tmp_path / "run", tiny_data / "train.jsonl"
     command = train_command(run, folder, tiny_model, data)
     before = ray_processes()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    kill_at, deadline = random.Random(0).choice([3, 4, 5]), time.monotonic() + 240
-    while steps_done(folder) < kill_at:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    wait_until(lambda: (folder / ".lock-holder").exists() and process.poll() is None, seconds=60)
     second = subprocess.run(command, capture_output=True, text=True)  # two processes never share a folder
     assert second.returncode == 2 and "is in use by process" in second.stderr
-    process.kill()  # the launcher alone: the kernel and Ray end the others
+    kill_at = random.Random(0).choice([3, 4, 5])
+    wait_until(lambda: steps_done(folder) >= kill_at, seconds=240)
+    process.kill()  # the launcher alone; its supervisor ends the others
     process.wait()
-    deadline = time.monotonic() + 20
-    while ray_processes() - before:
-        assert time.monotonic() < deadline, [psutil.Process(pid).cmdline() for pid in ray_processes() - before]
-        time.sleep(0.2)
+    wait_until(lambda: not ray_processes() - before, seconds=20)
     killed = list(read_trace(folder / "trace.jsonl"))
+    assert kill_at <= len(killed) < 6
 
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     trace = list(read_trace(folder / "trace.jsonl"))
-    resumed = kill_at // 2 * 2 if (folder / "trace.jsonl").exists() else 0
     assert [record.step for record in trace] == [1, 2, 3, 4, 5, 6]
     kept = int(done.stderr.split("going on after step ")[1].split()[0])
-    assert kept in (resumed, resumed - 2) and kept > 0
+    assert kept in (2, 4) and kept <= len(killed)
     assert trace[:kept] == killed[:kept]
     stream = PromptStream(len(read_prompts(data)), run.seeds["data"])
     for record in trace:
