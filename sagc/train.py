@@ -5,6 +5,7 @@ import importlib
 import logging
 import os
 from pathlib import Path
+from types import ModuleType
 
 from sagc.config import RunConfig
 from sagc.run_folder import RunFolder
@@ -17,7 +18,7 @@ STACKS = {"vanilla": "sagc.vanilla", "openrlhf": "openrlhf_patch"}
 
 def check(run: RunConfig) -> None:
     """Refuse what the run's stack cannot train, before anything is made for it. Raises UserError."""
-    importlib.import_module(STACKS[run.cell.stack]).check(run)
+    _stack(run).check(run)
 
 
 def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
@@ -48,4 +49,13 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
             return
         if main:
             place.write_config(run)
-        importlib.import_module(STACKS[run.cell.stack]).train(run, place, str(model), Path(data))
+        _stack(run).train(run, place, str(model), Path(data))
+
+
+def _stack(run: RunConfig) -> ModuleType:
+    if run.cell.stack == "vanilla":
+        from trl import import_utils
+
+        # It samples with transformers. TRL imports vLLM wherever it is installed: 5 s, in a run that may take a minute.
+        import_utils.is_vllm_available = lambda min_version=None: False
+    return importlib.import_module(STACKS[run.cell.stack])
