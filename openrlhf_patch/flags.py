@@ -92,7 +92,7 @@ def decided_flags(run: RunConfig) -> dict[str, object]:
 def micro_batch_size(run: RunConfig, size: int) -> int:
     """Responses per micro batch and process at a group size: their number is the same at every size."""
     profile, training = run.openrlhf, run.training
-    parts = profile.nodes * profile.actors * training.optimizer_steps * training.micro_batches
+    parts = profile.nodes * profile.actors * training.optimizer_steps * run.micro_batches
     return training.prompts_at(size) * size // parts
 
 

@@ -51,7 +51,7 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
         Where OpenRLHF failed; the message is its error, and where its log is.
     """
     preflight.check(run)
-    model = str(Path(model).absolute()) if Path(model).is_dir() else model
+    model = preflight.local_model(run, model)
     prompts = preflight.measure_prompts(run, model, read_prompts(data))
     log = folder.path / LOG
     wait_for_supervisor(log)

@@ -1,6 +1,7 @@
 """What is found out before anything heavy starts: one sentence for whatever cannot work."""
 
 import importlib.util
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -101,20 +102,47 @@ def _check_memory(profile: OpenRLHFProfile) -> None:
         )
 
 
+def local_model(run: RunConfig, model: str) -> str:
+    """The folder of the model, which is fetched from the Hub where it is none: all processes load the same files.
+
+    Raises UserError for a model that cannot be found, and for one with code of its own that the config does not trust:
+    OpenRLHF would run it in any case.
+    """
+    pretrained = run.model.type == "pretrained"
+    folder = Path(model)
+    if not folder.is_dir():
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            revision = run.model.revision if pretrained else None
+            folder = Path(
+                snapshot_download(model, revision=revision, ignore_patterns=["original/*", "*.pth", "*.gguf"])
+            )
+        except (OSError, HFValidationError) as error:
+            raise UserError(f"model {model} cannot be loaded: {str(error).splitlines()[0]}") from error
+    config = folder / "config.json"
+    own_code = config.exists() and "auto_map" in json.loads(config.read_text(encoding="utf-8"))
+    if own_code and not (pretrained and run.model.trust_remote_code):
+        raise UserError(f"model {model} has code of its own, which OpenRLHF would run; allow it with trust_remote_code")
+    return str(folder.absolute())
+
+
 def measure_prompts(run: RunConfig, model: str, rows: list[dict]) -> Prompts:
-    """Load the tokenizer and measure the prompts.
+    """Load the tokenizer of a local model and measure the prompts.
 
     Raises
     ------
     UserError
-        For a model that cannot be found, a tokenizer without an end token or a chat template that is needed, and
+        For a model that cannot be loaded, a tokenizer without an end token or a chat template that is needed, and
         prompts some of which are text and some messages.
     """
     from transformers import AutoConfig, AutoTokenizer
 
+    trust = run.model.type == "pretrained" and run.model.trust_remote_code
     try:
-        AutoConfig.from_pretrained(model)
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        AutoConfig.from_pretrained(model, trust_remote_code=trust)
+        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=trust)
     except (OSError, ValueError) as error:
         raise UserError(f"model {model} cannot be loaded: {str(error).splitlines()[0]}") from error
     if tokenizer.eos_token_id is None:

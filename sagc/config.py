@@ -84,6 +84,11 @@ class RunConfig(Strict):
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
+    def micro_batches(self) -> int:
+        """Gradient accumulation steps per optimizer step, on the machine that the run uses."""
+        return (self.openrlhf and self.openrlhf.micro_batches) or self.training.micro_batches
+
+    @property
     def seeds(self) -> dict[str, int]:
         """Independent seeds for data, rollout and controller."""
         digest = hashlib.sha256(f"sagc seed {self.cell.seed}".encode()).digest()
@@ -178,7 +183,8 @@ def check_divisible(run: RunConfig, processes: int = 1, whole_groups: bool = Tru
     names the key.
     """
     training, controller = run.training, run.build_controller()
-    parts = training.optimizer_steps * training.micro_batches
+    parts = training.optimizer_steps * run.micro_batches
+    key = "training.micro_batches" if run.micro_batches == training.micro_batches else "the profile's micro_batches"
     several = f" x {processes} processes" if processes > 1 else ""
     for size in controller.ladder:
         if training.hold == "samples":
@@ -193,7 +199,7 @@ def check_divisible(run: RunConfig, processes: int = 1, whole_groups: bool = Tru
             raise UserError(f"training.prompts_per_step is {prompts}, which is no multiple of {processes} processes")
         if prompts * size % (processes * parts):
             raise UserError(
-                f"training.optimizer_steps x training.micro_batches is {parts}, which{several} does not divide the "
+                f"training.optimizer_steps x {key} is {parts}, which{several} does not divide the "
                 f"{prompts * size} responses at group size {size}"
             )
 

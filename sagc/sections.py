@@ -144,6 +144,7 @@ class OpenRLHFProfile(Strict):
     tensor_parallel: int = Field(1, ge=1, description="GPUs per vLLM engine.")
     colocate: bool = Field(False, description="Policy and engines share the GPUs and take turns in their memory.")
     zero_stage: Literal[0, 1, 2, 3] = Field(2, description="DeepSpeed ZeRO stage.")
+    micro_batches: int | None = Field(None, ge=1, description="In the place of training.micro_batches, by memory.")
     attention: str = Field("flash_attention_2", min_length=1, description="Attention of the policy, by transformers.")
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="Share of a GPU's memory that vLLM takes.")
     ray_address: str | None = Field(None, min_length=1, description="A running Ray cluster; none: start one here.")

@@ -142,6 +142,14 @@ def test_single_keys_can_be_changed_on_the_command_line(fresh):
     assert len(re.findall(r": train tiny", output)) == 4
 
 
+def test_prompts_of_the_users_own_are_an_input(fresh):
+    fresh.change("data", {"type": "jsonl", "path": "mine.jsonl"})
+    missing = fresh.snakemake("-n")
+    assert missing.returncode and "mine.jsonl" in missing.stdout + missing.stderr
+    (fresh.folder / "mine.jsonl").write_text('{"prompt": "1x +2 = 3:", "answer": "1"}\n')
+    assert fresh.planned() == {"warm_start": 1, "write_data": 1, **BOTH}  # the evaluation's problems are written
+
+
 def test_a_pretrained_model_needs_no_warm_start(fresh):
     fresh.change("models.tiny", {"type": "pretrained", "path": "someone/model"})
     assert fresh.planned() == {"write_data": 1, **BOTH}

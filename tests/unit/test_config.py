@@ -241,3 +241,50 @@ def test_every_key_is_described(project):
     described = {word for quoted in re.findall(r"`([^`]*)`", text) for word in re.findall(r"[a-z_]+", quoted)}
     undescribed = {key for section in sections for key in section["properties"]} - described
     assert not undescribed
+
+
+@pytest.mark.parametrize(("name", "runs"), [("config", 23), ("quick", 2), ("full", 40), ("paper", 32)])
+def test_the_projects_own_configs_are_valid(project, name, runs):
+    assert len(load_grid(project / "config" / f"{name}.yaml").cells()) == runs
+
+
+def test_every_profile_of_the_papers_config_divides_every_ladder(project):
+    raw = yaml.safe_load((project / "config" / "paper.yaml").read_text(encoding="utf-8"))
+    raw["grid"]["groups"] = [4, 8, 16, "sagc", "sagc-robust"]
+    gpus = {}
+    for profile in raw["openrlhf"]["profiles"]:
+        raw["openrlhf"]["profile"] = profile
+        grid = validate_grid(raw)
+        gpus[profile] = next(run for cell in grid.cells() if (run := grid.run(cell)).openrlhf).openrlhf.gpus
+    assert gpus == {"eight-gpus": 8, "one-gpu": 1, "two-nodes": 16}
+
+
+def test_the_profile_is_no_part_of_a_run_on_the_other_stack(minimal):
+    """So that a change of the machine does not train the vanilla runs again."""
+    first = validate_grid(minimal)
+    put(minimal, "openrlhf", {"profile": "x", "profiles": {"x": {"device": "cuda"}}})
+    second = validate_grid(minimal)
+    one, other = (grid.run(grid.cells()[0]) for grid in (first, second))
+    assert one.hash == other.hash and "openrlhf" not in one.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("profile", "sentence"),
+    [
+        ({"device": "tpu"}, "openrlhf.profiles.x.device is 'tpu': input should be 'cpu' or 'cuda'"),
+        ({"device": "cuda", "actors": 2, "colocate": True}, "nodes x actors is 2, engines x tensor_parallel is 1"),
+        ({"device": "cpu", "colocate": True}, "colocate shares the memory of GPUs; device: cpu has none"),
+        ({"device": "cuda", "nodes": 2}, "nodes is 2, which needs the ray_address of a running cluster"),
+        ({"device": "cuda", "zero_stage": 4}, "openrlhf.profiles.x.zero_stage is 4"),
+        ({"device": "cuda", "gpus": 4}, "unknown key openrlhf.profiles.x.gpus; allowed here are device, nodes, actors"),
+    ],
+)
+def test_a_profile_that_cannot_work_is_refused(minimal, profile, sentence):
+    put(minimal, "openrlhf", {"profile": "x", "profiles": {"x": profile}})
+    assert sentence in refusal(minimal)
+
+
+def test_a_profile_that_does_not_exist_is_refused(minimal):
+    put(minimal, "grid.stacks", ["openrlhf"])
+    put(minimal, "openrlhf", {"profile": "gpu"})
+    assert refusal(minimal).endswith("unknown openrlhf.profile 'gpu'; openrlhf.profiles are cpu")
