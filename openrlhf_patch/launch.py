@@ -59,7 +59,7 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
     done = restore(checkpoints, folder)
     with (
         folder_atomically(folder.model) as output,
-        tempfile.TemporaryDirectory(prefix="sagc-") as scratch,  # short: Ray keeps sockets there
+        tempfile.TemporaryDirectory(prefix="sagc-", dir=_short_folder()) as scratch,
         Progress(str(folder.path), run.training.steps, done) as progress,
     ):
         flags = build_flags(
@@ -83,6 +83,11 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
         if status:
             raise RuntimeError(f"OpenRLHF ended with exit status {status}: {_last_error(log)} (the whole log is {log})")
     shutil.rmtree(checkpoints.parent, ignore_errors=True)
+
+
+def _short_folder() -> str | None:
+    """Where Ray's files go: it keeps sockets there, whose paths may have 107 characters, most of them its own."""
+    return "/tmp" if len(tempfile.gettempdir()) > 20 and Path("/tmp").is_dir() else None
 
 
 def environment(run: RunConfig) -> dict[str, str]:

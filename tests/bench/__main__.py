@@ -20,15 +20,18 @@ def main(chosen: list[str]) -> None:
     if unknown := set(chosen) - set(known):
         sys.exit(f"Error: no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     lines = ["| benchmark | case | result |", "|---|---|---|"]
+    print("\n".join(lines))
     for name in chosen or known:
         print(f"running {name}", file=sys.stderr)
         benchmark = importlib.import_module(f"tests.bench.bench_{name}")
-        lines += [line(name, row) for row in benchmark.rows()]
-    text = "\n".join([*lines, "", f"{platform.platform()}, {os.cpu_count()} processors", ""])
+        new = [line(name, row) for row in benchmark.rows()]
+        print("\n".join(new), flush=True)
+        lines += new
+    machine = f"\n{platform.platform()}, {os.cpu_count()} processors\n"
+    print(machine)
     if not chosen:
         OUT.parent.mkdir(exist_ok=True)
-        OUT.write_text(text, encoding="utf-8")
-    print(text)
+        OUT.write_text("\n".join([*lines, machine]), encoding="utf-8")
 
 
 def line(benchmark: str, row: dict) -> str:

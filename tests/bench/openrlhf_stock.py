@@ -27,7 +27,8 @@ def _stock(actor_class) -> type:
 
 # The same classes, imported from here so that their processes are patched.
 class Trainer(_stock(ppo_trainer.PPOTrainer)):
-    pass
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
 
 
 class Policy(_stock(ppo_actor.PolicyModelActor)):
