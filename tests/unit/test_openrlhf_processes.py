@@ -29,10 +29,11 @@ process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PI
 print("pids", process.pid, process.stdout.readline(), flush=True)
 """
 LAUNCHER = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from openrlhf_patch.processes import run_to_end
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests themselves run in the background
 run_to_end([sys.executable, "-c", sys.argv[1]], dict(os.environ), Path(sys.argv[2]), lambda: None, 0.1)
 """
 DRIVER = """

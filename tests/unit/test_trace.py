@@ -113,7 +113,7 @@ def test_missing_fields_are_named():
 
 
 def test_fields_of_later_versions_are_ignored():
-    values = dataclasses.asdict(record()) | {"vllm_kl": 0.01}
+    values = dataclasses.asdict(record()) | {"later": 0.01}
     assert StepRecord.from_json(json.dumps(values)) == record()
 
 
@@ -143,3 +143,9 @@ class FileSizeLimit:
     def __exit__(self, *exception):
         resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
         signal.signal(signal.SIGXFSZ, self.handler)
+
+
+def test_a_record_from_before_a_field_with_a_default_is_read():
+    values = dataclasses.asdict(record())
+    del values["vllm_kl"]
+    assert StepRecord.from_json(json.dumps(values)).vllm_kl is None
