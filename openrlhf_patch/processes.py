@@ -86,26 +86,47 @@ def supervise(log: Path, command: list[str]) -> int:
             status = process.wait()
         finally:
             process.kill()  # at once: it must not write into the run's files after its launcher
+            process.wait()
             _end_descendants()
     return status if status >= 0 else 128 - status
 
 
 def _end_descendants() -> None:
-    """End all descendants of this process: politely, then not."""
-    for signal_ in (signal.SIGTERM, signal.SIGKILL):
-        left = [child for child in psutil.Process().children(recursive=True) if child.is_running()]
-        for process in left:
+    """End all descendants of this process: politely, then not. Every orphan becomes a child of this process."""
+    asked, deadline = set(), time.monotonic() + PATIENCE
+    while _reap():
+        for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal_)
-        psutil.wait_procs(left, timeout=PATIENCE)
+                if time.monotonic() > deadline:
+                    process.kill()
+                elif process not in asked:
+                    process.terminate()
+                    asked.add(process)
+        time.sleep(0.05)
+
+
+def _reap() -> bool:
+    """Take the exit status of children that ended. Whether there are others: without one there is no descendant."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
 def _sigterm_raises() -> Iterator[None]:
+    """SIGTERM ends this process as an exception does, once: the kernel sends one for each thread of a dead parent."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+    def end(number, frame):
+        signal.signal(number, signal.SIG_IGN)  # clean up in peace
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
