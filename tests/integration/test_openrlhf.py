@@ -127,8 +127,8 @@ def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, ti
 
     One arm holds the samples fixed, the other holds the prompts fixed and has two gloo processes.
     """
-    held = {"hold": "samples", "samples_per_step": 48} if algorithm == "grpo" else {"prompts_per_step": 8}
-    run = openrlhf(algorithm, 4, actors, steps=3, micro_batches=2, learning_rate=5e-4, **held)
+    held = {"hold": "samples", "samples_per_step": 96} if algorithm == "grpo" else {"prompts_per_step": 16}
+    run = openrlhf(algorithm, 4, actors, steps=3, micro_batches=2, learning_rate=1e-4, **held)
     trace = run_scripted(run, tmp_path, tiny_model, tiny_data / "train.jsonl", "4,8,3")
     assert [record.group_size for record in trace] == [4, 8, 3]
     assert [record.next_group_size for record in trace] == [8, 3, 3]
@@ -138,7 +138,7 @@ def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, ti
     for record, ranks in zip(trace, seen, strict=True):
         trained = sum(bool(sample["action_mask"].any()) for rank in ranks for sample in rank["samples"])
         assert trained == record.samples == record.kept_groups * record.group_size
-        assert record.prompts == (48 // record.group_size if algorithm == "grpo" else 8)
+        assert record.prompts == (96 // record.group_size if algorithm == "grpo" else 16)
         filled = record.prompts * record.group_size // actors  # up, with samples that do not count
         assert [len(rank["samples"]) for rank in ranks] == [filled] * actors
         assert [len(rank["micro_batches"]) for rank in ranks] == [2] * actors
