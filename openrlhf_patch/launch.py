@@ -52,6 +52,7 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
     """
     preflight.check(run)
     model = preflight.local_model(run, model)
+    preflight.check_gpu_memory(run.openrlhf, Path(model))
     prompts = preflight.measure_prompts(run, model, read_prompts(data))
     log = folder.path / LOG
     wait_for_supervisor(log)

@@ -102,6 +102,26 @@ def _check_memory(profile: OpenRLHFProfile) -> None:
         )
 
 
+def check_gpu_memory(profile: OpenRLHFProfile, model: Path) -> None:
+    """Refuse a model whose weights alone leave vLLM no memory for its key-value cache. Raises UserError.
+
+    Only the GPUs of this machine can be asked; those of a cluster are not.
+    """
+    import torch
+
+    if profile.device == "cpu" or profile.ray_address:
+        return
+    weights = sum(file.stat().st_size for file in model.glob("*.safetensors")) / profile.tensor_parallel / 1e9
+    for device in range(profile.gpus):
+        free, total = (value / 1e9 for value in torch.cuda.mem_get_info(device))
+        allowed = total * profile.gpu_memory_utilization
+        if weights > 0.9 * min(free, allowed):
+            raise UserError(
+                f"GPU {device} has {free:.0f} of {total:.0f} GB free, of which gpu_memory_utilization allows vLLM "
+                f"{allowed:.0f} GB, and the weights alone take {weights:.0f} GB"
+            )
+
+
 def local_model(run: RunConfig, model: str) -> str:
     """The folder of the model, which is fetched from the Hub where it is none: all processes load the same files.
 

@@ -67,6 +67,25 @@ def test_too_little_memory_is_refused(resolve, monkeypatch):
     assert sentence == "the openrlhf stack needs about 5 GB of memory for its engines, and 2.1 GB are free"
 
 
+def test_weights_that_leave_a_gpu_no_room_are_refused(resolve, tmp_path, monkeypatch):
+    (tmp_path / "model.safetensors").write_bytes(b"0" * 8_000_000)
+    memory = {0: (60e6, 80e6), 1: (8e6, 80e6)}  # bytes free and in all, at a thousandth of their usual size
+    monkeypatch.setattr("torch.cuda.mem_get_info", memory.__getitem__)
+    preflight.check_gpu_memory(resolve(device="cuda", colocate=True).openrlhf, tmp_path)
+    one = resolve(device="cuda", colocate=True, gpu_memory_utilization=0.1).openrlhf
+    assert "GPU 0 has 0 of 0 GB free, of which gpu_memory_utilization allows vLLM 0 GB" in refusal(
+        preflight.check_gpu_memory, one, tmp_path
+    )
+    two = resolve(device="cuda").openrlhf
+    assert refusal(preflight.check_gpu_memory, two, tmp_path).startswith("GPU 1 has")
+    preflight.check_gpu_memory(
+        resolve(device="cuda", engines=1, tensor_parallel=2, actors=1).openrlhf.model_copy(
+            update={"ray_address": "auto"}
+        ),
+        tmp_path,
+    )
+
+
 def test_packages_that_are_not_installed_are_named(resolve, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
