@@ -41,7 +41,7 @@ ON_CPU = {
 
 
 def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
-    """Train one run into its folder, going on from its last whole checkpoint; the model is written last.
+    """Train a run that `preflight.check` has passed, going on from its last whole checkpoint; the model comes last.
 
     Raises
     ------
@@ -50,7 +50,6 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
     RuntimeError
         Where OpenRLHF failed; the message is its error, and where its log is.
     """
-    preflight.check(run)
     model = preflight.local_model(run, model)
     preflight.check_gpu_memory(run.openrlhf, Path(model))
     prompts = preflight.measure_prompts(run, model, read_prompts(data))

@@ -12,11 +12,10 @@ import psutil
 
 from openrlhf_patch.flags import check_flags
 from sagc.config import RunConfig
+from sagc.doctor import missing_packages
 from sagc.errors import UserError
-from sagc.rewards import reward_function
 from sagc.sections import OpenRLHFProfile
 
-PACKAGES = ("torch", "transformers", "openrlhf", "vllm", "deepspeed", "ray")
 # Measured on the embedded models: 0.6 to 0.9 GB for each of driver, trainer, policy and engine actor, 1.3 GB for the
 # engine with a key-value cache of 1 GiB.
 CPU_MEMORY_GB = 3.0
@@ -33,13 +32,8 @@ class Prompts:
 
 def check(run: RunConfig) -> None:
     """Refuse a run that this machine cannot train. Raises UserError."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := missing_packages("openrlhf"):
         raise UserError(f"stack 'openrlhf' needs {', '.join(missing)}, which is not installed; run make setup")
-    try:
-        reward_function(run.reward)
-    except ValueError as error:
-        raise UserError(str(error)) from None
     check_flags(run, upstream_flags())
     _check_device(run.openrlhf)
     _check_ray(run.openrlhf)

@@ -258,7 +258,7 @@ def data_folder(grid: GridConfig) -> Path:
         if not folder.exists():
             from sagc.tiny.data import write_datasets
 
-            write_datasets(folder, getattr(grid.data, "seed", 0))
+            write_datasets(folder, grid.problems_seed)
     return folder
 
 

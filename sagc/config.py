@@ -139,6 +139,11 @@ class GridConfig(Strict):
                     raise ValueError(f"{name}.{key} is not set here: tau and event are in straggler, seeds in grid")
         return value
 
+    @property
+    def problems_seed(self) -> int:
+        """Seed of the embedded task's problems, which the evaluation has whatever the training data."""
+        return self.data.seed if self.data.type == "tiny" else 0
+
     def cells(self) -> list[Cell]:
         """Every run of the grid, in the order of the axes, without repeats."""
         axes = self.grid

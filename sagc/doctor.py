@@ -59,10 +59,14 @@ def gpu() -> str:
     return ", ".join(f"{device.name} ({device.total_memory / 1e9:.0f} GB)" for device in devices)
 
 
+def missing_packages(stack: str) -> list[str]:
+    """Packages that a stack imports and that are not installed."""
+    return [name for name in STACKS[stack] if importlib.util.find_spec(name) is None]
+
+
 def verdict(stack: str) -> str:
     """Whether a stack can run here, and what is missing otherwise."""
-    missing = [name for name in STACKS[stack] if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := missing_packages(stack):
         return f"cannot run here: {', '.join(missing)} not installed"
     if stack == "openrlhf":
         from openrlhf_patch.names import missing_names

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 from sagc.config import RunConfig
+from sagc.errors import UserError
+from sagc.rewards import reward_function
 from sagc.run_folder import RunFolder
 
 log = logging.getLogger("sagc")
@@ -17,7 +19,11 @@ STACKS = {"vanilla": "sagc.vanilla", "openrlhf": "openrlhf_patch"}
 
 
 def check(run: RunConfig) -> None:
-    """Refuse what the run's stack cannot train, before anything is made for it. Raises UserError."""
+    """Refuse what cannot be trained, before anything is made for it. Raises UserError."""
+    try:
+        reward_function(run.reward)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     _stack(run).check(run)
 
 

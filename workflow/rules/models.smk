@@ -22,7 +22,7 @@ rule write_data:
         runtime=10,
     params:
         folder=DATA,
-        seed=GRID.data.seed if GRID.data.type == "tiny" else 0,
+        seed=GRID.problems_seed,
     message:
         "write the problems of the embedded task to {params.folder}"
     shell:
