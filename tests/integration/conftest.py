@@ -26,25 +26,12 @@ def tiny_model(tmp_path_factory):
 
 
 @pytest.fixture
-def resolve():
+def resolve(raw_grid):
     """Resolve a small run: `resolve("dapo", "sagc", steps=3)` -> RunConfig."""
 
     def build(algorithm: str = "grpo", group: int | str = 4, seed: int = 0, **training) -> RunConfig:
-        raw = {
-            "grid": {
-                "models": ["tiny-qwen2"],
-                "algorithms": [algorithm],
-                "stacks": ["vanilla"],
-                "groups": [group],
-                "seeds": [seed],
-            },
-            "models": {"tiny-qwen2": {"type": "tiny", "architecture": "qwen2"}},
-            "algorithms": {
-                "grpo": {"loss": "grpo"},
-                "dapo": {"loss": "dapo", "clip_high": 0.28, "dynamic_sampling": {"max_rounds": 3}, "overlong": {}},
-            },
-            "training": {"steps": 3, "prompts_per_step": 4, "max_response_tokens": 60, "micro_batches": 2, **training},
-        }
+        raw = raw_grid(algorithm, group, **training)
+        raw["grid"]["seeds"] = [seed]
         grid: GridConfig = validate_grid(raw)
         return grid.run(grid.cells()[0])
 
