@@ -1,9 +1,13 @@
 """OpenRLHF's policy actor with micro batches that follow the group size. Runs in the Ray workers that train."""
 
+from functools import partial
+
 from openrlhf_patch import cpu
 
 cpu.install()
 
+from openrlhf.models import aggregate_loss  # noqa: E402
+from openrlhf.trainer.ray import ppo_actor  # noqa: E402
 from openrlhf.trainer.ray.launcher import ReferenceModelActor  # noqa: E402
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor  # noqa: E402
 
@@ -15,16 +19,22 @@ class PolicyActor(PolicyModelActor.__ray_metadata__.modified_class.__ray_actor_c
 
     The number of micro batches per update stays what DeepSpeed was set up with, and their size changes: accumulation
     boundaries, the learning-rate schedule and the scale of the loss then know nothing of the group size.
+
+    The KL term is averaged as the policy loss is, as in the vanilla stack: upstream averages it over all tokens in any
+    case, so that with a mean over responses long ones would be held to the reference more than short ones.
     """
 
-    def init_model_from_pretrained(self, *arguments, **options):
-        result = super().init_model_from_pretrained(*arguments, **options)
+    def init_model_from_pretrained(self, strategy, *arguments, **options):
+        by_token = strategy.args.actor.loss_agg_mode == "token-mean"
+        ppo_actor.aggregate_loss = partial(aggregate_loss, token_level_loss=by_token)  # of this process
+        result = super().init_model_from_pretrained(strategy, *arguments, **options)
         say("policy is loaded")
         return result
 
-    def set_shape(self, size: int, prompts: int, train_batch: int, micro_batch: int) -> None:
+    def set_shape(self, size: int, prompts: int, train_batch: int, micro_batch: int) -> dict[str, float]:
         """Take responses for updates of `train_batch` responses (all processes), `micro_batch` at a time (this one).
 
+        Returns the optimizer steps done, and the learning rate of the next.
         Raises RuntimeError while an update is half done, or responses of another rollout are still buffered.
         """
         engine, buffer = self.actor.model, self.trainer.replay_buffer
@@ -35,13 +45,11 @@ class PolicyActor(PolicyModelActor.__ray_metadata__.modified_class.__ray_actor_c
         args.train.batch_size = train_batch
         if not args.train.dynamic_batch_enable:
             buffer.sample_batch_size = micro_batch
+        return {"optimizer_steps": engine.global_steps, "learning_rate": self.actor_scheduler.get_last_lr()[0]}
 
-    def progress(self) -> dict[str, float]:
-        """Optimizer steps done, and the learning rate of the next."""
-        return {
-            "optimizer_steps": self.actor.model.global_steps,
-            "learning_rate": self.actor_scheduler.get_last_lr()[0],
-        }
+    def fit(self, kl_ctl: float = 0) -> dict[str, float]:
+        """Upstream's updates on one rollout; its status, with the optimizer steps done since the run began."""
+        return {**super().fit(kl_ctl), "optimizer_steps": self.actor.model.global_steps}
 
 
 class ReferenceActor(ReferenceModelActor.__ray_metadata__.modified_class.__ray_actor_class__):

@@ -96,6 +96,10 @@ UPSTREAM = (
         ("experiences",),
     ),
     Upstream(ACTOR, "PolicyModelActor", "subclassed: micro batches change their size with G, and keep their number"),
+    Upstream(ACTOR, "PolicyModelActor.fit", "overridden: its status has the optimizer steps done", ("kl_ctl",)),
+    Upstream(
+        ACTOR, "aggregate_loss", "the KL term is averaged as the policy loss is; upstream's always over all tokens"
+    ),
     Upstream(ACTOR, "ActorPPOTrainer.ppo_train", "reads replay_buffer.sample_batch_size at every rollout", ("kl_ctl",)),
     Upstream(
         "openrlhf.trainer.ray.launcher",

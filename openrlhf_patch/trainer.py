@@ -32,7 +32,7 @@ from openrlhf_patch.checkpoints import COMPLETE, FOLDER  # noqa: E402
 from openrlhf_patch.clock import say  # noqa: E402
 from openrlhf_patch.experience import GroupExperienceMaker, fill_up  # noqa: E402
 from openrlhf_patch.flags import micro_batch_size  # noqa: E402
-from openrlhf_patch.prompts import PromptSource  # noqa: E402
+from openrlhf_patch.prompts import PromptSource, prompt_texts  # noqa: E402
 from openrlhf_patch.samples import GroupSamplesGenerator  # noqa: E402
 from sagc.config import RunConfig  # noqa: E402
 from sagc.controller import GroupSizeController  # noqa: E402
@@ -66,9 +66,9 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
         self.trace = TraceWriter(job.trace)
         training, sampling = self.run.training, self.run.algorithm.dynamic_sampling
         self.max_steps = training.steps * training.optimizer_steps
-        self.prompts_dataloader = PromptSource(
-            self.prompts_dataloader.dataset.prompts, read_prompts(job.data), self.run.reward, self.run.seeds["data"]
-        )
+        rows = read_prompts(job.data)
+        texts = prompt_texts(self.tokenizer, [row["prompt"] for row in rows])
+        self.prompts_dataloader = PromptSource(texts, rows, self.run.reward, self.run.seeds["data"])
         self.samples_generator = GroupSamplesGenerator(
             strategy=self.strategy,
             tokenizer=self.tokenizer,
@@ -102,11 +102,12 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             samples = fill_up(rollout_samples, rollout.prompts * rollout.group_size)
             status, _ = super().train_step(samples, global_step)
             rollout.vllm_kl = self.experience_maker.vllm_kl
-        rollout.optimizer_steps = self._progress()["optimizer_steps"] - before["optimizer_steps"]
+            rollout.optimizer_steps = status["optimizer_steps"] - before["optimizer_steps"]
         self.trace.append(rollout.record(self.controller))
         return status, global_step + 1
 
     def _set_shape(self, size: int, prompts: int) -> dict[str, float]:
+        """Prepare all for a rollout's shape; returns the optimizer steps done and the learning rate of the next."""
         micro = micro_batch_size(self.run, size)
         self.args.rollout.micro_batch_size = micro
         shape = {
@@ -115,11 +116,7 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             "train_batch": prompts * size // self.run.training.optimizer_steps,
             "micro_batch": micro,
         }
-        ray.get(self.actor_model_group.async_run_method("set_shape", **shape))
-        return self._progress()
-
-    def _progress(self) -> dict[str, float]:
-        return ray.get(self.actor_model_group.async_run_method("progress"))[0]
+        return ray.get(self.actor_model_group.async_run_method("set_shape", **shape))[0]
 
     def broadcast_to_vllm(self) -> None:
         started = time.perf_counter()

@@ -1,15 +1,19 @@
 """Step time of the openrlhf stack at a constant group size beside OpenRLHF's own: `python -m tests.bench openrlhf`.
 
 Both train the same random model with the same flags; in every rollout some of the 128 responses reach the limit, so
-that every step does nearly the same work. The times are those that OpenRLHF logs of every step. The two take turns,
-A B B A, and the ratio is that of the medians over all steps but the first ones of each run. Target: a ratio under 1.02.
+that every step does nearly the same work. They run at the same time, each bound to a core of its own, and then once
+more with the cores exchanged: whatever else the machine does falls on both. A step is all that happens between the ends
+of two steps; only those count during which both trained. The ratio is the geometric mean over the two rounds of the
+ratio of the medians. Target: under 1.02.
 """
 
+import itertools
 import os
 import re
 import statistics
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,30 +28,59 @@ from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
 
 PROJECT = Path(__file__).resolve().parents[2]
-STEPS, WARM_UP = 16, 2
-TURNS = ("stock", "sagc", "sagc", "stock")
-PHASES = ("step_total", "generation", "make_experience", "ppo_train", "broadcast")
+TRAINERS = ("stock", "sagc")
+STEPS, WARM_UP = 32, 2
+PHASES = ("generation", "make_experience", "ppo_train", "broadcast")  # as OpenRLHF logs them
+
+Step = dict[str, float]  # "end" (time), "whole" and the phases (seconds)
 
 
-def rows() -> list[dict]:
-    """One row per trainer: median seconds per step and phase, and the ratio of the steps to the stock trainer's."""
-    steps = {"stock": [], "sagc": []}
+def rows(steps: int = STEPS) -> list[dict]:
+    """One row per trainer: median seconds of a step and of its phases, and the ratio of the steps to the stock's."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        raise RuntimeError("the benchmark of the openrlhf stack needs two cores, and this process may use one")
     with tempfile.TemporaryDirectory(prefix="sagc-") as scratch:
         folder = Path(scratch)
         _write_model(folder / "model")
         write_datasets(folder / "data", seed=0)
-        for turn, trainer in enumerate(TURNS):
-            print(f"run {turn + 1} of {len(TURNS)}", file=sys.stderr)
-            steps[trainer] += _run(trainer, folder, turn)[WARM_UP:]
-    return [_row(trainer, steps[trainer], steps["stock"]) for trainer in steps]
+        rounds = []
+        for pinned in (cores[:2], cores[1::-1]):
+            print(f"round {len(rounds) + 1} of 2", file=sys.stderr)
+            rounds.append(_side_by_side(folder, len(rounds), pinned, steps))
+    return [_row(trainer, rounds) for trainer in TRAINERS]
 
 
-def _row(trainer: str, steps: list[dict], stock: list[dict]) -> dict:
-    medians = {phase: statistics.median(step[phase] for step in steps) for phase in PHASES}
-    total = statistics.median(step["step_total"] for step in stock)
-    ratio = round(medians["step_total"] / total, 3)
-    seconds = {f"{phase}_s": round(value, 3) for phase, value in medians.items()}
-    return {"trainer": trainer, "steps": len(steps), **seconds, "ratio_to_stock": ratio}
+def _row(trainer: str, rounds: list[dict[str, list[Step]]]) -> dict:
+    steps = [step for turn in rounds for step in turn[trainer]]
+    seconds = {f"{name}_s": round(_median(steps, name), 3) for name in ("whole", *PHASES)}
+    ratios = [_median(turn[trainer], "whole") / _median(turn["stock"], "whole") for turn in rounds]
+    return {
+        "trainer": trainer,
+        "steps": len(steps),
+        **seconds,
+        "ratio_to_stock": round(statistics.geometric_mean(ratios), 3),
+    }
+
+
+def _median(steps: list[Step], name: str) -> float:
+    return statistics.median(step[name] for step in steps)
+
+
+def _side_by_side(folder: Path, turn: int, cores: list[int], steps: int) -> dict[str, list[Step]]:
+    """Steps of both trainers while both were at work."""
+    with ThreadPoolExecutor(len(TRAINERS)) as pool:
+        runs = [
+            pool.submit(_run, trainer, folder, f"{trainer}{turn}", core, steps)
+            for trainer, core in zip(TRAINERS, cores, strict=True)
+        ]
+        found = {trainer: run.result() for trainer, run in zip(TRAINERS, runs, strict=True)}
+    begin = max(run[0]["end"] - run[0]["whole"] for run in found.values())
+    end = min(run[-1]["end"] for run in found.values())
+    both = {t: [s for s in run if s["end"] - s["whole"] >= begin and s["end"] <= end] for t, run in found.items()}
+    if min(map(len, both.values())) < steps // 2:
+        raise RuntimeError("the two trainers ran beside each other for less than half of their steps")
+    return both
 
 
 def _write_model(folder: Path) -> None:
@@ -57,9 +90,10 @@ def _write_model(folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _run(trainer: str, folder: Path, turn: int) -> list[dict[str, float]]:
-    """The times of every step, by phase."""
-    run, place = _run_config(), folder / f"run{turn}"
+def _run(trainer: str, folder: Path, name: str, core: int, steps: int) -> list[Step]:
+    """Train on one core; all steps but the first ones."""
+    os.sched_setaffinity(0, {core})  # of this thread, and of what it starts
+    run, place = _run_config(steps), folder / name
     place.mkdir()
     data = folder / "data" / "train.jsonl"
     flags = build_flags(
@@ -68,21 +102,31 @@ def _run(trainer: str, folder: Path, turn: int) -> list[dict[str, float]]:
     if trainer == "stock":
         hook = flags.index("--train.agent_func_path")
         flags[hook : hook + 2] = ["--reward.remote_url", str(Path(__file__).with_name("openrlhf_reward.py"))]
-        prompts = run.training.steps * run.training.prompts_per_step
-        flags += ["--data.max_samples", str(prompts)]
+        flags += ["--data.max_samples", str(steps * run.training.prompts_per_step)]
     spec = Spec(run.model_dump(mode="json"), flags, str(data), str(place / "trace.jsonl"), str(place))
-    module = "tests.bench.openrlhf_stock" if trainer == "stock" else "openrlhf_patch.driver"
-    command = [sys.executable, "-m", module, str(spec.write(place / "job.json"))]
-    variables = {**environment(run), "PYTHONPATH": str(PROJECT)}
-    status = run_to_end(command, variables, place / "log", lambda: None)
+    command = [sys.executable, "-m", "tests.bench.openrlhf_turn", trainer, str(spec.write(place / "job.json"))]
+    status = run_to_end(command, {**environment(run), "PYTHONPATH": str(PROJECT)}, place / "log", lambda: None)
     log = (place / "log").read_text(encoding="utf-8", errors="replace")
     if status:
         raise RuntimeError(f"{trainer} ended with exit status {status}:\n{log[-5000:]}")
-    lines = [line for line in log.splitlines() if "Global step" in line]
-    return [{phase: float(re.search(rf"'timing/{phase}': ([\d.e-]+)", line)[1]) for phase in PHASES} for line in lines]
+    return _steps(log)
 
 
-def _run_config() -> RunConfig:
+def _steps(log: str) -> list[Step]:
+    ends = [float(found) for found in re.findall(r"STEP ENDS ([\d.]+)", log)]
+    phases = [
+        {phase: float(re.search(rf"'timing/{phase}': ([\d.e-]+)", line)[1]) for phase in PHASES}
+        for line in log.splitlines()
+        if "Global step" in line
+    ]
+    steps = [
+        {"end": end, "whole": end - before, **times}
+        for (before, end), times in zip(itertools.pairwise(ends), phases[1:], strict=True)
+    ]
+    return steps[WARM_UP - 1 :]
+
+
+def _run_config(steps: int) -> RunConfig:
     grid = validate_grid(
         {
             "grid": {
@@ -95,7 +139,7 @@ def _run_config() -> RunConfig:
             "models": {"tiny-qwen2": {"type": "tiny", "architecture": "qwen2"}},
             "algorithms": {"grpo": {"loss": "grpo"}},
             "training": {
-                "steps": STEPS,
+                "steps": steps,
                 "prompts_per_step": 16,
                 "micro_batches": 4,
                 "max_response_tokens": 60,
