@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 LAST_STEPS = 10  # steps at the end of training over which `reward` is a mean
 CELL = ("model", "algorithm", "stack", "group", "seed")
+BENCHMARK_METRICS = {  # column, before the name of the benchmark -> metric
+    "majority": "majority",
+    "output_tokens": "output_tokens",
+    "median_tokens": "output_tokens_median",
+    "cut_off_rate": "cut_off_rate",
+    "no_answer_rate": "no_answer_rate",
+    "unchecked": "unchecked",
+    "left_out": "left_out",
+}
 
 log = logging.getLogger("sagc")
 
@@ -50,7 +59,9 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
         wall_s, rollout_s, train_s, sync_s : seconds; wall_s is the whole steps, of which the others are parts.
         reward : mean over the last ten steps, of the outcome reward; None where no reward could be given.
         cut_off_rate : share of the training responses that the limit ended.
-        accuracy_B, accuracy_B_se, output_tokens_B, cut_off_rate_B : per benchmark B, see sagc/evaluate.py.
+        accuracy_B, accuracy_B_se, pass_B, majority_B, output_tokens_B, median_tokens_B, cut_off_rate_B,
+        no_answer_rate_B, unchecked_B, left_out_B : per benchmark B, see `sagc.evaluation.metrics.benchmark_metrics`;
+        pass_B is pass@k and majority_B maj@k with all k responses.
 
     Raises
     ------
@@ -64,13 +75,8 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
     records = _read_records(place, run["training"]["steps"])
     row = {name: run["cell"][name] for name in CELL} | {"group": str(run["cell"]["group"])}
     row |= _training_columns(records, event=run["straggler"]["event"])
-    for name, metrics in _read_evaluation(place, config["hash"])["benchmarks"].items():
-        row |= {
-            f"accuracy_{name}": metrics["accuracy"],
-            f"accuracy_{name}_se": metrics["accuracy_se"],
-            f"output_tokens_{name}": metrics["output_tokens"],
-            f"cut_off_rate_{name}": metrics["cut_off_rate"],
-        }
+    for name, metrics in read_evaluation(place, config["hash"])["benchmarks"].items():
+        row |= _benchmark_columns(name, metrics)
     return row
 
 
@@ -82,15 +88,17 @@ def write_summary(folder: str | Path) -> dict[str, Any]:
 
 
 def summarize_results(results: str | Path) -> pd.DataFrame:
-    """Summarize every run below a folder and write the tables over them, summary.csv and summary.md, into it.
+    """Summarize every run below a folder and write the tables over them into it, each as CSV and as Markdown.
 
-    Runs that are not complete are left out, each with a warning. Returns the table, one row per run.
+    They are summary, a line per run, and output_lengths (see `analysis.output_lengths.compare_lengths`). Runs that are
+    not complete are left out, each with a warning. Returns the first of them.
 
     Raises
     ------
     UserError
-        Where there is no complete run, or two of the same cell.
+        Where there is no complete run, or two of the same cell, and where output lengths cannot be compared.
     """
+    from analysis.output_lengths import compare_lengths, write_lengths
     from analysis.tables import add_ratios, read_summaries, write_tables
 
     results, summaries = Path(results), []
@@ -108,8 +116,35 @@ def summarize_results(results: str | Path) -> pd.DataFrame:
         raise UserError(f"{results} holds no complete run")
     frame = add_ratios(read_summaries(summaries))
     write_tables(frame, results / "summary.csv", results / "summary.md")
+    lengths = compare_lengths(path.parent for path in summaries)
+    write_lengths(lengths, results / "output_lengths.csv", results / "output_lengths.md")
     click.echo(f"{len(frame)} run{'s' if len(frame) > 1 else ''}: {results / 'summary.md'}")
     return frame
+
+
+def read_evaluation(place: RunFolder, run_hash: str) -> dict[str, Any]:
+    """The content of a run's eval/evaluation.json.
+
+    Raises UserError where it is missing, not JSON, or of another run than that of this config hash.
+    """
+    path = place.evaluation / "evaluation.json"
+    try:
+        evaluation = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise UserError(f"{place.path} is not evaluated yet: it has no eval/evaluation.json") from None
+    except ValueError:
+        raise UserError(f"{path} is not valid JSON; evaluate the run again") from None
+    if evaluation["run_hash"] != run_hash:
+        raise UserError(
+            f"{path} is of another run (hash {evaluation['run_hash']}, this one is {run_hash}); evaluate it again"
+        )
+    return evaluation
+
+
+def _benchmark_columns(name: str, metrics: dict[str, Any]) -> dict[str, Any]:
+    columns = {f"accuracy_{name}": metrics["accuracy"], f"accuracy_{name}_se": metrics["accuracy_se"]}
+    columns[f"pass_{name}"] = metrics["pass_at"][max(metrics["pass_at"], key=int)]
+    return columns | {f"{column}_{name}": metrics[metric] for column, metric in BENCHMARK_METRICS.items()}
 
 
 def _training_columns(records: list[StepRecord], event: str) -> dict[str, Any]:
@@ -151,21 +186,6 @@ def _read_records(place: RunFolder, steps: int) -> list[StepRecord]:
                 f"{place.trace}, step {record.step}: rounds of {record.rounds} groups, but {len(record.lengths)} groups"
             )
     return records
-
-
-def _read_evaluation(place: RunFolder, run_hash: str) -> dict[str, Any]:
-    path = place.evaluation / "evaluation.json"
-    try:
-        evaluation = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise UserError(f"{place.path} is not evaluated yet: it has no eval/evaluation.json") from None
-    except ValueError:
-        raise UserError(f"{path} is not valid JSON; evaluate the run again") from None
-    if evaluation["run_hash"] != run_hash:
-        raise UserError(
-            f"{path} is of another run (hash {evaluation['run_hash']}, this one is {run_hash}); evaluate it again"
-        )
-    return evaluation
 
 
 @click.command(cls=Command)

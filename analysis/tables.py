@@ -48,7 +48,14 @@ def read_summaries(paths: Iterable[str | Path]) -> pd.DataFrame:
         rows.append(row)
     if not rows:
         raise UserError("no summary.json to make a table of; summarize a run first")
-    return pd.DataFrame(sorted(rows, key=_natural_order))
+    return pd.DataFrame(sorted(rows, key=natural_order))
+
+
+def natural_order(row: dict[str, Any]) -> tuple:
+    """Sort key of a cell: by section, then static sizes by their number, controllers by name, and by seed."""
+    group = row["group"]
+    size = int(group) if group.isdigit() else float("inf")
+    return (*(row[name] for name in SECTION), size, group, row["seed"])
 
 
 def add_ratios(frame: pd.DataFrame) -> pd.DataFrame:
@@ -75,14 +82,28 @@ def to_markdown(frame: pd.DataFrame) -> str:
     parts = ["# Runs\n", _what_is_here(frame)]
     for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
         parts.append(f"## {model}, {algorithm}, {stack}\n")
-        parts.append(_markdown_table([column.title for column in columns], [_cells(r, columns) for r in _rows(rows)]))
-    parts.append("## Columns\n")
-    parts.append("".join(f"- **{column.title}**: {column.legend}.\n" for column in columns))
+        parts.append(markdown_table(rows, columns))
+    parts.append(legend(columns))
     parts.append(
         f"{MISSING} stands for what a run does not have: a ratio without a static {REFERENCE} of the same model, "
         "algorithm, stack and seed, or a benchmark that it was not evaluated on.\n"
     )
     return "\n".join(parts)
+
+
+def markdown_table(frame: pd.DataFrame, columns: Sequence[Column]) -> str:
+    """A line per row, the cells padded to their column's width and to the right, so that it also reads well as text."""
+    titles = [column.title for column in columns]
+    lines = [[column.text(row) for column in columns] for row in frame.to_dict(orient="records")]
+    widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
+    padded = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in (titles, *lines)]
+    ruler = ["-" * (width - 1) + ":" for width in widths]
+    return "".join("| " + " | ".join(line) + " |\n" for line in (padded[0], ruler, *padded[1:]))
+
+
+def legend(columns: Sequence[Column]) -> str:
+    """What every column means."""
+    return "## Columns\n\n" + "".join(f"- **{column.title}**: {column.legend}.\n" for column in columns)
 
 
 # Columns of the Markdown table ---------------------------------------------------------------------------------------
@@ -102,18 +123,18 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
         Column("group", "static group size G, or the controller that chooses it", lambda r: r["group"]),
         Column("seed", "seed of the run", lambda r: str(r["seed"])),
         Column("steps", "rollouts", lambda r: str(r["steps"])),
-        Column("stragglers %", "groups generated whose max / median length exceeds tau", _percent("straggler_rate")),
-        Column("idle %", "decode slots that waited for the longest response of the rollout", _percent("idle_fraction")),
-        Column("mean G", "group size, mean over steps", _decimals("mean_group_size", 1)),
-        Column("moves", "changes of the group size per step", _decimals("moves_per_step", 2)),
-        Column("tokens, k", "thousands of tokens generated in training", _decimals("tokens", 0, scale=1e-3)),
-        Column("wall, s", "seconds of all training steps, checkpoints excluded", _decimals("wall_s", 0)),
-        Column("rollout, s", "of which generating and scoring responses", _decimals("rollout_s", 0)),
-        Column("train, s", "of which updating the weights", _decimals("train_s", 0)),
-        Column("wall / 16", f"wall relative to static {REFERENCE} of the same seed", _decimals("wall_vs_static16", 2)),
-        Column("tokens / 16", f"tokens relative to the same static {REFERENCE}", _decimals("tokens_vs_static16", 2)),
-        Column("reward", f"mean training reward of the last {LAST_STEPS} steps", _decimals("reward", 3)),
-        Column("cut off %", "training responses that the length limit ended", _percent("cut_off_rate")),
+        Column("stragglers %", "groups generated whose max / median length exceeds tau", percent("straggler_rate")),
+        Column("idle %", "decode slots that waited for the longest response of the rollout", percent("idle_fraction")),
+        Column("mean G", "group size, mean over steps", decimals("mean_group_size", 1)),
+        Column("moves", "changes of the group size per step", decimals("moves_per_step", 2)),
+        Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, scale=1e-3)),
+        Column("wall, s", "seconds of all training steps, checkpoints excluded", decimals("wall_s", 0)),
+        Column("rollout, s", "of which generating and scoring responses", decimals("rollout_s", 0)),
+        Column("train, s", "of which updating the weights", decimals("train_s", 0)),
+        Column("wall / 16", f"wall relative to static {REFERENCE} of the same seed", decimals("wall_vs_static16", 2)),
+        Column("tokens / 16", f"tokens relative to the same static {REFERENCE}", decimals("tokens_vs_static16", 2)),
+        Column("reward", f"mean training reward of the last {LAST_STEPS} steps", decimals("reward", 3)),
+        Column("cut off %", "training responses that the length limit ended", percent("cut_off_rate")),
         *(column for name in benchmarks(frame) for column in _benchmark_columns(name)),
     ]
 
@@ -125,7 +146,7 @@ def _benchmark_columns(name: str) -> list[Column]:
 
     return [
         Column(name, f"accuracy on {name} (avg@k, 0 to 1) ± its standard error over the problems", accuracy),
-        Column(f"{name}, tokens", f"mean response length on {name} in tokens", _decimals(f"output_tokens_{name}", 1)),
+        Column(f"{name}, tokens", f"mean response length on {name} in tokens", decimals(f"output_tokens_{name}", 1)),
     ]
 
 
@@ -134,12 +155,14 @@ def benchmarks(frame: pd.DataFrame) -> list[str]:
     return [name.removeprefix("output_tokens_") for name in frame.columns if name.startswith("output_tokens_")]
 
 
-def _decimals(name: str, decimals: int, scale: float = 1.0) -> Callable[[dict[str, Any]], str]:
+def decimals(name: str, decimals: int, scale: float = 1.0) -> Callable[[dict[str, Any]], str]:
+    """The text of a column of numbers, times `scale`; MISSING where a row has none."""
     return lambda row: _number(row[name], decimals, scale)
 
 
-def _percent(name: str) -> Callable[[dict[str, Any]], str]:
-    return _decimals(name, 1, scale=100)
+def percent(name: str) -> Callable[[dict[str, Any]], str]:
+    """The text of a column of shares, 0 to 1, in percent."""
+    return decimals(name, 1, scale=100)
 
 
 def _number(value: float | None, decimals: int, scale: float = 1.0) -> str:
@@ -162,22 +185,6 @@ def _what_is_here(frame: pd.DataFrame) -> str:
     return f"{number} {limits}\n"
 
 
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return frame.to_dict(orient="records")
-
-
-def _cells(row: dict[str, Any], columns: Sequence[Column]) -> list[str]:
-    return [column.text(row) for column in columns]
-
-
-def _markdown_table(titles: list[str], lines: list[list[str]]) -> str:
-    """Cells padded to their column's width, numbers to the right, so that the file also reads well as text."""
-    widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
-    padded = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in (titles, *lines)]
-    ruler = ["-" * (width - 1) + ":" for width in widths]
-    return "".join("| " + " | ".join(line) + " |\n" for line in (padded[0], ruler, *padded[1:]))
-
-
 def _read_summary(path: Path) -> dict[str, Any]:
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
@@ -189,13 +196,6 @@ def _read_summary(path: Path) -> dict[str, Any]:
     if missing:
         raise UserError(f"{path} is not a run's summary: it lacks {', '.join(missing)}")
     return row
-
-
-def _natural_order(row: dict[str, Any]) -> tuple:
-    """Static sizes by their number, then the controllers by name."""
-    group = row["group"]
-    size = int(group) if group.isdigit() else float("inf")
-    return (*(row[name] for name in SECTION), size, group, row["seed"])
 
 
 @click.command(cls=Command)

@@ -89,7 +89,19 @@ def make_run(folder, records=RECORDS, steps=None, event="group", benchmarks=None
 
 
 def test_a_run_by_hand(tmp_path):
-    heldout = {"accuracy": 0.6, "accuracy_se": 0.01, "problems": 9, "output_tokens": 35.5, "cut_off_rate": 0.25}
+    heldout = {
+        "accuracy": 0.6,
+        "accuracy_se": 0.01,
+        "pass_at": {"1": 0.6, "2": 0.7, "10": 0.9},
+        "majority": 0.65,
+        "problems": 9,
+        "output_tokens": 35.5,
+        "output_tokens_median": 30,
+        "cut_off_rate": 0.25,
+        "no_answer_rate": 0.125,
+        "unchecked": 2,
+        "left_out": 1,
+    }
     row = summarize_run(make_run(tmp_path / "run", benchmarks={"heldout": heldout}))
     expected = {
         "model": "tiny",
@@ -113,8 +125,14 @@ def test_a_run_by_hand(tmp_path):
         "cut_off_rate": 2 / 19,
         "accuracy_heldout": 0.6,
         "accuracy_heldout_se": 0.01,
+        "pass_heldout": 0.9,
+        "majority_heldout": 0.65,
         "output_tokens_heldout": 35.5,
+        "median_tokens_heldout": 30,
         "cut_off_rate_heldout": 0.25,
+        "no_answer_rate_heldout": 0.125,
+        "unchecked_heldout": 2,
+        "left_out_heldout": 1,
     }
     assert list(row) == list(expected)
     assert row == pytest.approx(expected)

@@ -1,0 +1,289 @@
+"""Are outputs shorter after straggler-aware control? Controlled arms against static ones, problem by problem.
+
+    python -m analysis.output_lengths --csv results/output_lengths.csv --markdown results/output_lengths.md RUN_DIR ...
+
+Both arms answered the same problems of a benchmark, so what is compared is paired, a difference per problem: how much
+the problems differ from each other cancels out of it. Lengths in training are not here but in summary.csv.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pandas as pd
+
+from analysis import Command
+from analysis.summary import CELL, read_evaluation
+from analysis.tables import MISSING, SECTION, Column, decimals, legend, markdown_table, natural_order, percent
+from sagc.errors import UserError
+from sagc.jsonl import read_rows
+from sagc.run_folder import RunFolder, write_atomically
+
+RESAMPLES = 10_000
+BOOTSTRAP_SEED = 0  # for every interval anew, so that none depends on the other lines of the table
+DRAWN_AT_ONCE = 2**17  # problems; about 3 MB with their lengths
+SAME = ("max_response_tokens", "temperature", "top_p")  # keys of the evaluation that lengths depend on
+COLUMNS = [
+    *(*SECTION, "benchmark", "controlled", "static", "seeds", "problems"),
+    *("tokens_controlled", "tokens_static", "difference", "relative", "relative_low", "relative_high"),
+    *("cut_off_rate_controlled", "cut_off_rate_static"),
+]
+NOTHING = (
+    "There is nothing to compare: no controlled and static run have a model, algorithm, stack, seed and benchmark in "
+    "common."
+)
+
+
+def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
+    """Every controlled arm against every static one of the same model, algorithm and stack, on every benchmark.
+
+    Two arms are compared over the seeds that both have, and not where there is none. The length of a problem is the
+    mean over its responses, and then over these seeds.
+
+    Parameters
+    ----------
+    folders : iterable of path
+        The run folders, evaluated.
+
+    Returns
+    -------
+    DataFrame
+        model, algorithm, stack, benchmark, controlled, static : what is compared; no rows where nothing can be.
+        seeds, problems : how many both arms have.
+        tokens_controlled, tokens_static : output tokens, mean over the problems.
+        difference : mean over the problems of controlled - static, in tokens.
+        relative : difference / tokens_static.
+        relative_low, relative_high : 95 % interval of `relative` over the problems, see `bootstrap_interval`.
+        cut_off_rate_controlled, cut_off_rate_static : share of responses that the limit ended.
+
+    Raises
+    ------
+    UserError
+        For a folder that is no run or not evaluated, two runs of the same cell, samples that are missing or malformed,
+        and arms whose runs had other problems or were sampled with another limit, temperature or top-p.
+    """
+    rows = []
+    for section, runs in itertools.groupby(_read_runs(folders), key=lambda run: [run.cell[name] for name in SECTION]):
+        arms_of: dict[str, Arms] = {}
+        for run in runs:
+            for benchmark in run.evaluation["benchmarks"]:
+                arms_of.setdefault(benchmark, {}).setdefault(run.cell["group"], {})[run.cell["seed"]] = run
+        for benchmark, arms in arms_of.items():
+            what = {**dict(zip(SECTION, section, strict=True)), "benchmark": benchmark}
+            rows += [what | row for row in _compare_arms(arms, benchmark)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def bootstrap_interval(difference: np.ndarray, static: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of mean(difference) / mean(static): percentile bootstrap over problems.
+
+    The same values in the same order have the same interval. A single problem has none: NaN, NaN.
+
+    Parameters
+    ----------
+    difference, static : array of shape (problems,)
+        The difference between the arms and the length in the static arm, in tokens; drawn together.
+    """
+    problems = len(difference)
+    if problems == 1:
+        return np.nan, np.nan
+    generator, ratios = np.random.default_rng(BOOTSTRAP_SEED), []
+    rows = max(1, DRAWN_AT_ONCE // problems)
+    for start in range(0, RESAMPLES, rows):
+        drawn = generator.integers(problems, size=(min(rows, RESAMPLES - start), problems))
+        ratios.append(difference[drawn].sum(axis=1) / static[drawn].sum(axis=1))
+    low, high = np.quantile(np.concatenate(ratios), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def write_lengths(frame: pd.DataFrame, csv: str | Path, markdown: str | Path) -> None:
+    """Write the comparison as CSV (all columns) and as Markdown (see `to_markdown`), each whole or not."""
+    write_atomically(Path(csv), frame.to_csv(index=False))
+    write_atomically(Path(markdown), to_markdown(frame))
+
+
+def to_markdown(frame: pd.DataFrame) -> str:
+    """One section per model, algorithm and stack, one line per comparison, and a legend; or why there is nothing."""
+    if frame.empty:
+        return f"# Output lengths\n\n{NOTHING}\n"
+    parts = ["# Output lengths\n", _what_is_here(frame)]
+    for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
+        parts.append(f"## {model}, {algorithm}, {stack}\n")
+        parts.append(markdown_table(rows, READ))
+    parts.append(legend(READ))
+    parts.append(
+        "A cut-off response has a censored length: it would have gone on, by nobody knows how much. Where the cut-off "
+        "rates of the two arms differ, so does how much is missing from their tokens.\n"
+    )
+    if frame["relative_low"].isna().any():
+        parts.append(f"{MISSING} stands for the interval over a single problem, which has none.\n")
+    return "\n".join(parts)
+
+
+# Comparing two arms --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """A run, its cell (`group` is text) and the content of its evaluation.json."""
+
+    folder: RunFolder
+    cell: dict[str, Any]
+    evaluation: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A run's answers to a benchmark: per problem, in the order of the ids, the mean length of its responses."""
+
+    run: EvaluatedRun
+    ids: list[str]
+    tokens: np.ndarray
+    cut_off_rate: float
+
+
+Arms = dict[str, dict[int, EvaluatedRun]]  # group -> seed -> run
+
+
+def _compare_arms(arms: Arms, benchmark: str) -> Iterator[dict[str, Any]]:
+    """A row for every pair of arms on one benchmark."""
+    static = [group for group in arms if group.isdigit()]
+    controlled = [group for group in arms if not group.isdigit()]
+    if not static or not controlled:
+        return
+    samples = {group: {seed: _read_samples(run, benchmark) for seed, run in arms[group].items()} for group in arms}
+    for one, other in itertools.product(controlled, static):
+        if seeds := samples[one].keys() & samples[other].keys():
+            pair = [[samples[group][seed] for seed in sorted(seeds)] for group in (one, other)]
+            yield {"controlled": one, "static": other, "seeds": len(seeds)} | _compare(*pair, benchmark)
+
+
+def _compare(controlled: list[Samples], static: list[Samples], benchmark: str) -> dict[str, Any]:
+    """The statistics of two arms, each as one sample per seed."""
+    first, *others = controlled + static
+    for other in others:
+        _check_comparable(first, other, benchmark)
+    own, reference = (np.mean([samples.tokens for samples in arm], axis=0) for arm in (controlled, static))
+    low, high = bootstrap_interval(own - reference, reference)
+    return {
+        "problems": len(first.ids),
+        "tokens_controlled": own.mean(),
+        "tokens_static": reference.mean(),
+        "difference": (own - reference).mean(),
+        "relative": (own - reference).mean() / reference.mean(),
+        "relative_low": low,
+        "relative_high": high,
+        "cut_off_rate_controlled": np.mean([samples.cut_off_rate for samples in controlled]),
+        "cut_off_rate_static": np.mean([samples.cut_off_rate for samples in static]),
+    }
+
+
+def _check_comparable(one: Samples, other: Samples, benchmark: str) -> None:
+    names = f"{one.run.folder.path} and {other.run.folder.path}"
+    if differing := set(one.ids) ^ set(other.ids):
+        raise UserError(
+            f"{names} were not asked the same problems of {benchmark}: {min(differing)!r} is in one of them only; "
+            "evaluate both on the same problems"
+        )
+    for key in SAME:
+        values = [samples.run.evaluation["evaluation"].get(key) for samples in (one, other)]
+        if values[0] != values[1]:
+            raise UserError(
+                f"{names} were evaluated with another {key}, {values[0]} and {values[1]}; evaluate one again"
+            )
+
+
+def _read_runs(folders: Iterable[str | Path]) -> list[EvaluatedRun]:
+    """The runs in natural order, as in the table over them."""
+    runs: dict[tuple, EvaluatedRun] = {}
+    for folder in map(RunFolder, folders):
+        config = folder.read_config()
+        cell = {**config["run"]["cell"], "group": str(config["run"]["cell"]["group"])}
+        key = tuple(cell[name] for name in CELL)
+        if key in runs:
+            raise UserError(
+                f"{runs[key].folder.path} and {folder.path} are both of {'/'.join(map(str, key))}; give one of them"
+            )
+        runs[key] = EvaluatedRun(folder, cell, read_evaluation(folder, config["hash"]))
+    return sorted(runs.values(), key=lambda run: natural_order(run.cell))
+
+
+def _read_samples(run: EvaluatedRun, benchmark: str) -> Samples:
+    problems, flags = {}, []
+    for place, row in read_rows(run.folder.evaluation / benchmark / "samples.jsonl", "samples"):
+        missing = [name for name in ("id", "output_tokens", "cut_off") if not row.get(name)]
+        if missing:
+            raise UserError(f"{place}: a problem without {', '.join(missing)}; evaluate the run again")
+        if row["id"] in problems:
+            raise UserError(f"{place}: the id {row['id']!r} is there already; evaluate the run again")
+        problems[row["id"]] = np.mean(row["output_tokens"])
+        flags += row["cut_off"]
+    ids = sorted(problems)
+    return Samples(run, ids, np.array([problems[each] for each in ids]), np.mean(flags))
+
+
+# What the Markdown table says ----------------------------------------------------------------------------------------
+
+
+def _what_is_here(frame: pd.DataFrame) -> str:
+    """How many comparisons there are, and what cannot be said from them."""
+    fewest, most = frame["seeds"].min(), frame["seeds"].max()
+    if most == 1:
+        limits = (
+            "Every comparison is of one seed: its interval is over problems only, and does not say how another seed "
+            "would have come out."
+        )
+    else:
+        spread = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        limits = (
+            f"A comparison is of {spread} seeds, taken as they are: its interval is over problems only, and does not "
+            "say how other seeds would have come out."
+        )
+    return (
+        f"{len(frame)} comparison{'s' if len(frame) > 1 else ''}, a line each; all columns are in output_lengths.csv. "
+        f"A negative difference means shorter outputs after control. {limits}\n"
+    )
+
+
+def _signed(name: str, scale: float = 1.0) -> Callable[[dict[str, Any]], str]:
+    return lambda row: f"{row[name] * scale:+.1f}"
+
+
+def _interval(row: dict[str, Any]) -> str:
+    low, high = row["relative_low"], row["relative_high"]
+    return MISSING if pd.isna(low) else f"{low * 100:+.1f} to {high * 100:+.1f}"
+
+
+READ = [
+    Column("benchmark", "the problems, the same for both arms", lambda row: row["benchmark"]),
+    Column("controlled", "the arm whose group size a controller chose in training", lambda row: row["controlled"]),
+    Column("static", "the static group size G that it is compared with", lambda row: row["static"]),
+    Column("tokens", "output tokens of the controlled arm, mean over problems", decimals("tokens_controlled", 1)),
+    Column("tokens, static", "the same of the static arm", decimals("tokens_static", 1)),
+    Column("difference", "controlled - static in tokens, paired by problem, mean over problems", _signed("difference")),
+    Column("difference %", "difference relative to tokens, static", _signed("relative", scale=100)),
+    Column("95 % interval", f"of difference %: percentile bootstrap over problems, {RESAMPLES} resamples", _interval),
+    Column("problems", "how many there are", lambda row: str(row["problems"])),
+    Column("seeds", "how many both arms have; a problem's tokens are a mean over them", lambda row: str(row["seeds"])),
+    Column("cut off %", "responses of the controlled arm that the limit ended", percent("cut_off_rate_controlled")),
+    Column("cut off %, static", "the same of the static arm", percent("cut_off_rate_static")),
+]
+
+
+@click.command(cls=Command)
+@click.option("--csv", type=click.Path(path_type=Path), required=True, help="Comparison with every column.")
+@click.option("--markdown", type=click.Path(path_type=Path), required=True, help="Comparison to read.")
+@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
+def main(csv: Path, markdown: Path, run_dirs: tuple[Path, ...]) -> None:
+    """Compare the output lengths of the evaluated runs in RUN_DIRS."""
+    write_lengths(compare_lengths(run_dirs), csv, markdown)
+
+
+if __name__ == "__main__":
+    main()

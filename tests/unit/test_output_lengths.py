@@ -1,0 +1,378 @@
+"""Output lengths of controlled and static arms: against numbers by hand, a plain loop, and SciPy's bootstrap."""
+
+import json
+import random
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+from click.testing import CliRunner
+
+import analysis.output_lengths as output_lengths
+from analysis.output_lengths import COLUMNS, NOTHING, bootstrap_interval, compare_lengths, main, to_markdown
+from analysis.summary import summarize_results
+from analysis.tables import MISSING
+from sagc.errors import UserError
+
+HASH = "0123456789abcdef"
+LENGTHS = {"a": [10, 20], "b": [30, 50]}  # of a static arm; the means are 15 and 40
+
+
+def make_run(results, group, benchmarks=None, seed=0, model="tiny", cut_off=(), **sampling):
+    """An evaluated run; `benchmarks` are lengths per problem's id, and responses of the lengths `cut_off` are that."""
+    benchmarks = {"heldout": LENGTHS} if benchmarks is None else benchmarks
+    folder = results / model / "grpo" / "vanilla" / str(group) / f"seed{seed}"
+    cell = {"model": model, "algorithm": "grpo", "stack": "vanilla", "group": group, "seed": seed}
+    write(folder / "config.json", {"run": {"cell": cell}, "hash": HASH})
+    for name, lengths in benchmarks.items():
+        rows = [problem(id, tokens, cut_off) for id, tokens in lengths.items()]
+        write(folder / "eval" / name / "samples.jsonl", *rows)
+    sampling = {"max_response_tokens": 400, "temperature": 1.0, "top_p": 1.0, **sampling}
+    content = {"run_hash": HASH, "evaluation": sampling, "benchmarks": {name: {} for name in benchmarks}}
+    write(folder / "eval" / "evaluation.json", content)
+    return folder
+
+
+def problem(id, tokens, cut_off=()):
+    return {
+        "id": id,
+        "rewards": [0.0] * len(tokens),
+        "output_tokens": tokens,
+        "cut_off": [count in cut_off for count in tokens],
+    }
+
+
+def write(path, *rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def pairs(frame):
+    return list(frame[["benchmark", "controlled", "static"]].itertuples(index=False, name=None))
+
+
+# Statistics ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_by_hand(tmp_path):
+    static = make_run(tmp_path, 16, cut_off=(50,))
+    controlled = make_run(tmp_path, "sagc", {"heldout": {"b": [20, 30], "a": [16, 20]}})  # another order
+    [row] = compare_lengths([static, controlled]).to_dict(orient="records")
+    assert list(row) == COLUMNS
+    assert row == {
+        "model": "tiny",
+        "algorithm": "grpo",
+        "stack": "vanilla",
+        "benchmark": "heldout",
+        "controlled": "sagc",
+        "static": "16",
+        "seeds": 1,
+        "problems": 2,
+        "tokens_controlled": 21.5,
+        "tokens_static": 27.5,
+        "difference": -6.0,  # +3 for a, -15 for b
+        "relative": pytest.approx(-6 / 27.5),
+        "relative_low": -15 / 40,  # a quarter of the resamples draws b twice, a quarter a
+        "relative_high": 3 / 15,
+        "cut_off_rate_controlled": 0.0,
+        "cut_off_rate_static": 0.25,
+    }
+
+
+def test_only_the_seeds_that_both_arms_have_count(tmp_path):
+    runs = [
+        make_run(tmp_path, 8, {"heldout": {"a": [10], "b": [20]}}, seed=0, cut_off=(20,)),
+        make_run(tmp_path, 8, {"heldout": {"a": [30], "b": [20]}}, seed=1),
+        make_run(tmp_path, 8, {"heldout": {"a": [999], "b": [999]}}, seed=2),
+        make_run(tmp_path, "sagc", {"heldout": {"a": [10, 20, 30], "b": [10]}}, seed=0),  # every seed counts the same
+        make_run(tmp_path, "sagc", {"heldout": {"a": [10], "b": [40]}}, seed=1),
+        make_run(tmp_path, "sagc", {"heldout": {"a": [1], "b": [1]}}, seed=3),
+    ]
+    [row] = compare_lengths(runs).to_dict(orient="records")
+    assert (row["seeds"], row["problems"]) == (2, 2)
+    assert (row["tokens_controlled"], row["tokens_static"], row["difference"]) == (20.0, 20.0, 0.0)
+    assert (row["relative_low"], row["relative_high"]) == (-5 / 20, 5 / 20)  # a is 15 against 20, b is 25 against 20
+    assert (row["cut_off_rate_controlled"], row["cut_off_rate_static"]) == (0.0, 0.25)
+
+
+def lengths_of(problems, seed=0):
+    """Two arms as they come: skewed lengths that go along with each other."""
+    generator = np.random.default_rng(seed)
+    static = generator.lognormal(3.5, 0.5, problems)
+    return static * generator.normal(0.95, 0.3, problems) - static, static
+
+
+def test_the_interval_is_that_of_a_plain_loop():
+    difference, static = lengths_of(37)
+    generator, ratios = np.random.default_rng(output_lengths.BOOTSTRAP_SEED), []
+    for _ in range(10_000):
+        drawn = generator.integers(37, size=37)
+        ratios.append(sum(difference[i] for i in drawn) / sum(static[i] for i in drawn))
+    ratios.sort()
+    place_low, place_high = 0.025 * 9_999, 0.975 * 9_999  # between two of the sorted values
+    expected = [np.interp(place, range(10_000), ratios) for place in (place_low, place_high)]
+    assert bootstrap_interval(difference, static) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("problems", [5, 60, 500])
+def test_the_interval_is_scipys(problems):
+    difference, static = lengths_of(problems)
+    reference = scipy.stats.bootstrap(
+        (difference, static),
+        lambda d, s, axis: d.sum(axis=axis) / s.sum(axis=axis),
+        paired=True,
+        n_resamples=10_000,
+        batch=1000,
+        method="percentile",
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    low, high = bootstrap_interval(difference, static)
+    width = high - low
+    assert low == pytest.approx(reference.low, abs=0.05 * width)
+    assert high == pytest.approx(reference.high, abs=0.05 * width)
+
+
+def test_the_interval_of_many_problems_is_the_normal_one():
+    difference, static = lengths_of(2000)
+    ratio = difference.mean() / static.mean()
+    error = np.std(difference - ratio * static) / static.mean() / 2000**0.5  # of a ratio, by the delta method
+    low, high = bootstrap_interval(difference, static)
+    assert low == pytest.approx(ratio - 1.96 * error, abs=0.1 * error)
+    assert high == pytest.approx(ratio + 1.96 * error, abs=0.1 * error)
+
+
+def test_pairing_is_kept():
+    """Where every problem is a tenth shorter, nothing is uncertain, however much the problems differ."""
+    static = np.array([10.0, 20.0, 400.0, 35.0])
+    assert bootstrap_interval(-0.1 * static, static) == pytest.approx((-0.1, -0.1))
+
+
+@pytest.mark.parametrize("at_once", [1, 1000, 10**7])
+def test_how_many_are_drawn_at_once_changes_nothing(monkeypatch, at_once):
+    difference, static = lengths_of(50)
+    expected = bootstrap_interval(difference, static)
+    monkeypatch.setattr(output_lengths, "DRAWN_AT_ONCE", at_once)
+    assert bootstrap_interval(difference, static) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_interval_is_the_same_again_and_beside_other_arms(tmp_path):
+    random.seed(0)
+    lengths = [{"heldout": {str(i): [random.randint(1, 99)] for i in range(30)}} for _ in range(3)]
+    runs = [make_run(tmp_path, group, each) for group, each in zip((4, 16, "sagc"), lengths, strict=True)]
+    both, alone = compare_lengths(runs), compare_lengths(runs[1:])
+    pd.testing.assert_frame_equal(both[both["static"] == "16"].reset_index(drop=True), alone)
+
+
+def test_a_single_problem_has_no_interval(tmp_path):
+    runs = [make_run(tmp_path, group, {"heldout": {"a": [10]}}) for group in (4, "sagc")]
+    frame = compare_lengths(runs)
+    assert frame[["relative_low", "relative_high"]].isna().all(axis=None)
+    assert frame["relative"].tolist() == [0.0]
+    assert f"| {MISSING} |" in to_markdown(frame).replace("  ", "")
+    assert f"{MISSING} stands for the interval over a single problem" in to_markdown(frame)
+
+
+# Which arms are compared ---------------------------------------------------------------------------------------------
+
+
+def test_every_controlled_arm_is_compared_with_every_static_one(tmp_path):
+    both = {"heldout": LENGTHS, "harder": {"c": [5]}}
+    runs = [make_run(tmp_path, group, both) for group in ("sagc-robust", 16, "sagc", 4)]
+    runs += [make_run(tmp_path, 4, {"heldout": LENGTHS}, model="also"), make_run(tmp_path, "sagc", both, model="also")]
+    frame = compare_lengths(runs)
+    assert pairs(frame[frame["model"] == "also"]) == [("heldout", "sagc", "4")]
+    assert pairs(frame[frame["model"] == "tiny"]) == [
+        (benchmark, controlled, static)
+        for benchmark in ("heldout", "harder")
+        for controlled in ("sagc", "sagc-robust")
+        for static in ("4", "16")
+    ]
+    assert frame["model"].tolist() == ["also"] + ["tiny"] * 8
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [{"group": 4}, {"group": 16}],
+        [{"group": "sagc"}, {"group": "sagc-robust"}],
+        [{"group": "sagc"}, {"group": 16, "model": "other"}],
+        [{"group": "sagc"}, {"group": 16, "seed": 1}],
+        [{"group": "sagc", "benchmarks": {}}, {"group": 16, "benchmarks": {}}],
+        [{"group": "sagc", "benchmarks": {"harder": LENGTHS}}, {"group": 16}],
+    ],
+    ids=["no controller", "no static size", "other models", "other seeds", "no benchmark", "other benchmarks"],
+)
+def test_nothing_to_compare_is_said(tmp_path, runs):
+    folders = [make_run(tmp_path / "results", **run) for run in runs]
+    done = call(tmp_path, *folders)
+    assert (done.exit_code, done.output) == (0, "")
+    assert (tmp_path / "o.md").read_text() == f"# Output lengths\n\n{NOTHING}\n"
+    assert (tmp_path / "o.csv").read_text() == ",".join(COLUMNS) + "\n"
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def call(folder, *runs):
+    arguments = ["--csv", folder / "o.csv", "--markdown", folder / "o.md", *runs]
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_the_files_of_a_comparison(tmp_path):
+    static = make_run(tmp_path / "results", 16, cut_off=(50,))
+    controlled = make_run(tmp_path / "results", "sagc", {"heldout": {"a": [16, 20], "b": [20, 30]}})
+    other = [make_run(tmp_path / "results", group, model="z") for group in (16, "sagc")]
+    assert call(tmp_path, static, controlled, *other).exit_code == 0
+    text = (tmp_path / "o.md").read_text()
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## tiny, grpo, vanilla",
+        "## z, grpo, vanilla",
+        "## Columns",
+    ]
+    titles, _, line = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][:3]
+    cells = {title.strip(): cell.strip() for title, cell in zip(titles, line, strict=True)}
+    assert cells == {
+        "benchmark": "heldout",
+        "controlled": "sagc",
+        "static": "16",
+        "tokens": "21.5",
+        "tokens, static": "27.5",
+        "difference": "-6.0",
+        "difference %": "-21.8",
+        "95 % interval": "-37.5 to +20.0",
+        "problems": "2",
+        "seeds": "1",
+        "cut off %": "0.0",
+        "cut off %, static": "25.0",
+    }
+    for title in cells:
+        assert f"- **{title}**: " in text
+    assert "censored length" in text
+    assert MISSING not in text
+    table = pd.read_csv(tmp_path / "o.csv")
+    assert table.columns.tolist() == COLUMNS
+    assert table["difference"].tolist() == [-6.0, 0.0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "o.md", "results"]
+
+
+def test_what_the_interval_does_not_say_is_said(tmp_path):
+    runs = [make_run(tmp_path, group, seed=seed) for group in (4, "sagc") for seed in (0, 1)]
+    one, two = to_markdown(compare_lengths(runs[::2])), to_markdown(compare_lengths(runs))
+    assert "1 comparison, a line each" in one
+    assert "of one seed: its interval is over problems only, and does not say how another seed would" in one
+    assert "of 2 seeds, taken as they are: its interval is over problems only, and does not say how other" in two
+    mixed = compare_lengths([*runs, make_run(tmp_path, 8)])
+    assert "2 comparisons" in to_markdown(mixed)
+    assert "of 1 to 2 seeds" in to_markdown(mixed)
+
+
+def test_summarize_writes_the_comparison_too(tmp_path, monkeypatch):
+    """`sagc summarize` writes the comparison beside its table, over the runs that are complete."""
+    for group in (4, 8, "sagc"):
+        make_run(tmp_path, group)
+    for trace in tmp_path.rglob("config.json"):
+        (trace.parent / "trace.jsonl").touch()
+    left_out = str(tmp_path / "tiny/grpo/vanilla/8")
+
+    def summarize(folder):
+        if str(folder).startswith(left_out):
+            raise UserError("not complete")
+        group = folder.parent.name
+        row = {"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "group": group, "seed": 0}
+        return row | TRAINED
+
+    monkeypatch.setattr("analysis.summary.summarize_run", summarize)
+    frame = summarize_results(tmp_path)
+    assert frame["group"].tolist() == ["4", "sagc"]
+    assert pd.read_csv(tmp_path / "output_lengths.csv")["static"].tolist() == [4]
+    assert "1 comparison" in (tmp_path / "output_lengths.md").read_text()
+
+
+TRAINED = dict.fromkeys(
+    "steps straggler_rate idle_fraction mean_group_size moves_per_step infeasible_steps filtered_share tokens wall_s "
+    "rollout_s train_s sync_s reward cut_off_rate".split(),
+    1,
+)
+
+
+# Errors --------------------------------------------------------------------------------------------------------------
+
+
+def test_other_problems_are_refused(tmp_path):
+    static = make_run(tmp_path, 4)
+    controlled = make_run(tmp_path, "sagc", {"heldout": {"a": [1], "b": [1], "c": [1]}})
+    with pytest.raises(UserError) as refused:
+        compare_lengths([static, controlled])
+    assert str(refused.value) == (
+        f"{controlled} and {static} were not asked the same problems of heldout: 'c' is in one of them only; "
+        "evaluate both on the same problems"
+    )
+
+
+def test_other_problems_in_another_seed_are_refused(tmp_path):
+    runs = [make_run(tmp_path, group, seed=seed) for group in (4, "sagc") for seed in (0, 1)]
+    make_run(tmp_path, "sagc", {"heldout": {"a": [1]}}, seed=1)
+    with pytest.raises(UserError, match=r"sagc/seed0 and .*sagc/seed1 were not asked the same problems .*'b'"):
+        compare_lengths(runs)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("max_response_tokens", 800, "max_response_tokens, 400 and 800; evaluate one again"),
+        ("temperature", 0.5, "temperature, 1.0 and 0.5; evaluate one again"),
+        ("top_p", 0.9, "top_p, 1.0 and 0.9; evaluate one again"),
+    ],
+)
+def test_another_sampling_is_refused(tmp_path, key, value, message):
+    runs = [make_run(tmp_path, "sagc"), make_run(tmp_path, 4, **{key: value})]
+    with pytest.raises(UserError, match=rf"sagc/seed0 and .*4/seed0 were evaluated with another {re.escape(message)}"):
+        compare_lengths(runs)
+
+
+def test_an_evaluation_of_another_run_is_refused(tmp_path):
+    folder = make_run(tmp_path, 4)
+    write(folder / "eval" / "evaluation.json", {"run_hash": "feed", "benchmarks": {}})
+    with pytest.raises(UserError, match=r"is of another run \(hash feed, this one is 0123456789abcdef\)"):
+        compare_lengths([folder])
+
+
+def test_two_runs_of_one_cell_are_refused(tmp_path):
+    one, other = make_run(tmp_path / "one", 4), make_run(tmp_path / "other", 4)
+    with pytest.raises(UserError, match=rf"{one} and {other} are both of tiny/grpo/vanilla/4/0; give one of them"):
+        compare_lengths([one, other])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "are empty"),
+        ([problem("a", [1]), {"id": "b", "output_tokens": []}], "line 2: a problem without output_tokens, cut_off;"),
+        ([problem("a", [1]), problem("a", [1])], "line 2: the id 'a' is there already"),
+    ],
+)
+def test_bad_samples_are_named(tmp_path, rows, message):
+    runs = [make_run(tmp_path, 4), make_run(tmp_path, "sagc")]
+    write(runs[1] / "eval" / "heldout" / "samples.jsonl", *rows)
+    with pytest.raises(UserError, match=rf"sagc/seed0/eval/heldout/samples\.jsonl.* {message}"):
+        compare_lengths(runs)
+
+
+def test_missing_samples_are_named(tmp_path):
+    runs = [make_run(tmp_path, 4), make_run(tmp_path, "sagc")]
+    (runs[0] / "eval" / "heldout" / "samples.jsonl").unlink()
+    with pytest.raises(UserError, match=r"samples .*4/seed0/eval/heldout/samples\.jsonl cannot be read: No such file"):
+        compare_lengths(runs)
+
+
+def test_the_command_refuses_in_one_sentence(tmp_path, project):
+    command = [sys.executable, "-m", "analysis.output_lengths", "--csv", tmp_path / "o.csv"]
+    command += ["--markdown", tmp_path / "o.md", tmp_path]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Error: {tmp_path} is not a run folder: it has no config.json\n"
+    assert list(tmp_path.iterdir()) == []
