@@ -15,7 +15,7 @@ class AgentExecutor(SingleTurnAgentExecutor):
     """OpenRLHF's single turn, with a reward by name.
 
     Upstream's own reward functions get prompt and response decoded as one text, special tokens included; the rewards of
-    sagc/rewards.py read the response alone, as they do in the vanilla stack.
+    sagc/rewards.py read the response alone, and the prompt as it is in the data, as they do in the vanilla stack.
     """
 
     def __init__(self):
@@ -26,5 +26,5 @@ class AgentExecutor(SingleTurnAgentExecutor):
         ((start, end),) = output["action_ranges"]
         response = hf_tokenizer.decode(output["observation_tokens"][start:end], skip_special_tokens=True)
         columns = {name: [value] for name, value in label["columns"].items()}
-        (reward,) = await asyncio.to_thread(reward_function(label["reward"]), [prompt], [response], **columns)
+        (reward,) = await asyncio.to_thread(reward_function(label["reward"]), [label["prompt"]], [response], **columns)
         return {**output, "reward": float(reward)}

@@ -14,6 +14,7 @@ from openrlhf_patch.clock import command_time
 from openrlhf_patch.flags import build_flags
 from openrlhf_patch.job import Spec
 from openrlhf_patch.processes import run_to_end, wait_for_supervisor
+from sagc import vllm_environment
 from sagc.config import RunConfig
 from sagc.data import read_prompts
 from sagc.progress import Progress
@@ -24,17 +25,15 @@ LOG = "openrlhf.log"
 ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b: .+")
 
 QUIET = {
+    **vllm_environment.QUIET,
     "RAY_USAGE_STATS_ENABLED": "0",
-    "VLLM_NO_USAGE_STATS": "1",
-    "DO_NOT_TRACK": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONUNBUFFERED": "1",
 }
 ON_CPU = {
+    **vllm_environment.ON_CPU,
     cpu.ENVIRONMENT: "1",
     "DS_ACCELERATOR": "cpu",
-    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # otherwise vLLM starts a worker process beside its engine's
     "RAY_worker_niceness": "0",  # workers that give way starve on a busy machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }

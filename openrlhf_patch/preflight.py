@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from openrlhf_patch.flags import check_flags
+from openrlhf_patch.prompts import prompt_texts
 from sagc.config import RunConfig
 from sagc.doctor import missing_packages
 from sagc.errors import UserError
@@ -165,9 +166,7 @@ def measure_prompts(run: RunConfig, model: str, rows: list[dict]) -> Prompts:
     chat = isinstance(prompts[0], list)
     if any(isinstance(prompt, list) != chat for prompt in prompts):
         raise UserError("the training data mixes prompts that are text with prompts that are messages")
-    if chat:
-        if tokenizer.chat_template is None:
-            raise UserError(f"the prompts are messages, and model {model} has no chat template")
-        prompts = [tokenizer.apply_chat_template(p, tokenize=False, add_generation_prompt=True) for p in prompts]
-    tokens = max(map(len, tokenizer(prompts, add_special_tokens=False)["input_ids"]))
+    if chat and tokenizer.chat_template is None:
+        raise UserError(f"the prompts are messages, and model {model} has no chat template")
+    tokens = max(map(len, tokenizer(prompt_texts(tokenizer, prompts), add_special_tokens=False)["input_ids"]))
     return Prompts(tokens, chat)

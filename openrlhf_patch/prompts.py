@@ -1,13 +1,35 @@
 """The prompts of a run, those of one rollout, and the groups of responses that they get."""
 
+from __future__ import annotations
+
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sagc.prompts import PromptStream
 from sagc.rollout import Rollout
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 # Scores of a group's responses. OpenRLHF's dynamic filtering keeps groups whose mean score is between 0 and 1.
 INFORMATIVE, EQUAL = 0.5, 0.0
+
+
+def prompt_texts(tokenizer: PreTrainedTokenizerBase, prompts: list[str | list[dict]]) -> list[str]:
+    """The prompts as OpenRLHF gets them, which tokenizes text without special tokens.
+
+    Messages go through the chat template, which has all of them. Text begins with the BOS token where the tokenizer
+    puts one before text by default, as TRL and lm-eval let it do: a base model that never sees it is another model.
+    """
+    bos = tokenizer.bos_token if tokenizer(text="")["input_ids"][:1] == [tokenizer.bos_token_id] else ""
+
+    def as_text(prompt: str | list[dict]) -> str:
+        if isinstance(prompt, list):
+            return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+        return prompt if prompt.startswith(bos) else bos + prompt
+
+    return [as_text(prompt) for prompt in prompts]
 
 
 @dataclass
@@ -28,9 +50,9 @@ class PromptSource:
     Parameters
     ----------
     prompts : list of str
-        The prompts as text, after any chat template.
+        The prompts as `prompt_texts` makes them.
     rows : list of dict
-        The data's rows, in the same order: the columns that the reward reads.
+        The data's rows, in the same order: the prompt as it is there, and the columns that the reward reads.
     reward : str
         Name of the reward.
     seed : int
@@ -64,8 +86,9 @@ class RolloutPrompts:
         if round_ > self.max_rounds:
             raise StopIteration
         (row,) = self.source.stream.take(1)
-        columns = {name: value for name, value in self.source.rows[row].items() if name != "prompt"}
-        label = {"group": len(self.groups), "reward": self.source.reward, "columns": columns}
+        columns = dict(self.source.rows[row])
+        prompt = columns.pop("prompt")
+        label = {"group": len(self.groups), "reward": self.source.reward, "prompt": prompt, "columns": columns}
         self.groups.append(Group(row, round_))
         return ["default"], [self.source.prompts[row]], [label], [None]
 

@@ -172,7 +172,7 @@ class GridConfig(Strict):
             reward=self.reward,
             openrlhf=self._profile() if cell.stack == "openrlhf" else None,
         )
-        processes = run.openrlhf.nodes * run.openrlhf.actors if run.openrlhf else 1
+        processes = run.openrlhf.nodes * run.openrlhf.actors if run.openrlhf else max(1, self.jobs.train.gpus)
         check_divisible(run, processes, whole_groups=run.openrlhf is None)
         return run
 

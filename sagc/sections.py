@@ -5,7 +5,7 @@ Defaults that the paper does not give are marked [ours] in config/README.md.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 CONTROLLED = ("sagc", "sagc-robust")  # groups whose size a controller chooses
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -41,6 +41,9 @@ class PretrainedModelConfig(Strict):
     path: str = Field(min_length=1, description="Hugging Face model id, or a local folder.")
     revision: str | None = Field(None, description="Commit, tag or branch on the Hub.")
     trust_remote_code: bool = Field(False, description="Run the model repository's own code when loading it.")
+    chat: bool = Field(
+        False, description="Prompts go through the tokenizer's chat template, in training and evaluation."
+    )
 
 
 ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type")]
@@ -124,14 +127,50 @@ class TinyDataConfig(Strict):
     seed: int = Field(0, ge=0, description="Seed of the order in which the problems are written.")
 
 
+class Columns(Strict):
+    """What the columns of a data set with problems are called."""
+
+    problem: str = Field("problem", min_length=1)
+    answer: str = Field("answer", min_length=1)
+
+
+def _has_a_place_for_the_problem(template: str) -> str:
+    if template.count("{problem}") != 1:
+        raise ValueError("a prompt template holds {problem} once, where the problem's text goes")
+    return template
+
+
+Template = Annotated[str, AfterValidator(_has_a_place_for_the_problem)]
+
+
 class JsonlDataConfig(Strict):
-    """Prompts of the user's own."""
+    """Problems or prompts of the user's own."""
 
     type: Literal["jsonl"]
-    path: str = Field(min_length=1, description="JSON lines: `prompt`, and the columns that the reward reads.")
+    path: str = Field(min_length=1, description="JSON lines file.")
+    template: Template | None = Field(None, description="Makes prompts of problems; none: the lines have a `prompt`.")
+    columns: Columns = Columns()
+
+    @model_validator(mode="after")
+    def _columns_are_those_of_problems(self):
+        if self.template is None and self.columns != Columns():
+            raise ValueError("columns name those of problems, which a template makes prompts of; there is no template")
+        return self
 
 
-DataConfig = Annotated[TinyDataConfig | JsonlDataConfig, Field(discriminator="type")]
+class HubDataConfig(Strict):
+    """Problems from the Hugging Face Hub."""
+
+    type: Literal["hub"]
+    path: str = Field(min_length=1, description="Data set, as owner/name.")
+    name: str | None = Field(None, min_length=1, description="Configuration of the data set.")
+    split: str = Field("train", min_length=1)
+    revision: str = Field(min_length=1, description="Commit of the data set, so that it stays what it is.")
+    template: Template = Field(description="Makes prompts of problems.")
+    columns: Columns = Columns()
+
+
+DataConfig = Annotated[TinyDataConfig | JsonlDataConfig | HubDataConfig, Field(discriminator="type")]
 
 
 class OpenRLHFProfile(Strict):
@@ -183,16 +222,32 @@ class BenchmarkConfig(Strict):
 
     task: str = Field(min_length=1, description="lm-eval task file, relative to config/benchmarks, without .yaml.")
     samples: int = Field(4, ge=1, description="Responses per problem, k.")
+    data_dir: str | None = Field(None, min_length=1, description="Folder of the problems as JSON lines.")
+
+
+# What a config decides elsewhere, and the evaluation itself.
+VLLM_RESERVED = ("model", "tokenizer", "revision", "trust_remote_code", "seed", "dtype", "max_model_len")
 
 
 class EvaluationConfig(Strict):
     """Downstream evaluation through lm-eval."""
 
+    backend: Literal["hf", "vllm"] = Field("hf", description="What generates: transformers, or vLLM.")
     benchmarks: dict[Name, BenchmarkConfig] = {}
     temperature: float = Field(1.0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
     max_response_tokens: int = Field(300, ge=2)
-    batch_size: int = Field(256, ge=1)
+    batch_size: int = Field(256, ge=1, description="Responses generated together by backend: hf.")
+    vllm: dict[str, bool | int | float | str] = Field({}, description="Further arguments of vLLM's LLM.")
     seed: int = Field(1234, ge=0)
+
+    @field_validator("vllm")
+    @classmethod
+    def _what_is_decided_elsewhere(cls, value):
+        for key in value:
+            if key in VLLM_RESERVED:
+                raise ValueError(f"{key} is decided by the run and its evaluation, not here")
+        return value
 
 
 class JobConfig(Strict):

@@ -1,5 +1,6 @@
 """The `vanilla` stack's launch: a RunConfig becomes a SagcGRPOTrainer, trained from its last whole checkpoint."""
 
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,12 @@ COMPLETE = "COMPLETE"  # the last file written into a checkpoint: without it, th
 
 
 def check(run: RunConfig) -> None:
-    """Refuse, before anything is written, what this stack cannot train: nothing beyond what every stack refuses."""
+    """Refuse, before anything is written, one process with several GPUs: transformers would split batches over them."""
+    if torch.cuda.device_count() > 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        raise UserError(
+            f"the vanilla stack uses one GPU per process, and this one sees {torch.cuda.device_count()}; start it with "
+            "`torchrun --nproc-per-node`, or choose one with CUDA_VISIBLE_DEVICES"
+        )
 
 
 def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> None:

@@ -2,15 +2,12 @@
 
 import os
 
-# Inherited by the engine's process, which vLLM starts.
-ENGINE_ENVIRONMENT = {
-    # The CPU sampler is compiled at the first generation: 25 to 33 s on a fresh machine, and no gain for small models.
-    "TORCHDYNAMO_DISABLE": "1",
-}
+from sagc import vllm_environment
+
 EXTENSION = "openrlhf_patch.cpu.worker.CpuWorker"
 
 
 def engine_arguments(arguments: dict) -> dict:
     """Arguments of OpenRLHF's RolloutRayActor, for a CPU."""
-    os.environ.update(ENGINE_ENVIRONMENT)
+    os.environ.update(vllm_environment.UNCOMPILED)  # inherited by the engine's process, which vLLM starts
     return {**arguments, "worker_extension_cls": EXTENSION}

@@ -5,6 +5,7 @@ import socket
 from types import SimpleNamespace
 
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from openrlhf_patch import preflight
 from sagc.config import RunConfig, validate_grid
@@ -114,6 +115,18 @@ def test_a_ray_cluster_that_does_not_answer_is_refused(resolve, monkeypatch):
 def test_the_longest_prompt_is_measured_in_tokens(resolve, model):
     rows = [{"prompt": "1x +2 = 3:"}, {"prompt": "1x +2 = 3:1x +2 = 3:"}]
     assert preflight.measure_prompts(resolve(), str(model), rows) == preflight.Prompts(tokens=8, chat=False)
+
+
+def test_a_bos_token_that_the_tokenizer_puts_before_text_is_measured(resolve, model, tmp_path):
+    for file in model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    tokenizer = build_tokenizer()
+    tokenizer.bos_token = tokenizer.eos_token
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{tokenizer.bos_token} $A", special_tokens=[(tokenizer.bos_token, tokenizer.bos_token_id)]
+    )
+    tokenizer.save_pretrained(tmp_path)
+    assert preflight.measure_prompts(resolve(), str(tmp_path), [{"prompt": "1x +2 = 3:"}]).tokens == 5
 
 
 def test_a_model_that_does_not_exist_is_refused(resolve, tmp_path, monkeypatch):

@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
 from openrlhf_patch.advantages import group_factors
-from openrlhf_patch.prompts import EQUAL, INFORMATIVE, PromptSource, RolloutPrompts
+from openrlhf_patch.prompts import EQUAL, INFORMATIVE, PromptSource, RolloutPrompts, prompt_texts
 from sagc.prompts import PromptStream
 from sagc.rollout import Rollout
+from sagc.tiny.tokenizer import build_tokenizer
 
 ROWS = [{"prompt": f"p{i}", "answer": str(i)} for i in range(10)]
 
@@ -40,7 +43,53 @@ def test_prompts_come_in_the_order_of_the_stream_with_their_columns():
     for order, row in enumerate(rows):
         _, (text,), (label,), _ = next(prompts)
         assert text == f"p{row}"
-        assert label == {"group": order, "reward": "tiny", "columns": {"answer": str(row)}}
+        assert label == {"group": order, "reward": "tiny", "prompt": f"p{row}", "columns": {"answer": str(row)}}
+
+
+@pytest.fixture
+def llama_like():
+    """A tokenizer that puts a BOS token before text, as Llama's does; its chat template puts it there itself."""
+    words = ["<bos>", "<eos>", "<unk>", "user", ":", "12", "+", "30", "="]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 0)])
+    special = {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    fast.chat_template = "{{ bos_token }}{% for m in messages %}{{ m.role }} : {{ m.content }}{% endfor %}"
+    return fast
+
+
+def as_openrlhf(tokenizer, prompt):
+    """The token ids of SingleTurnAgentExecutor.execute."""
+    return tokenizer(text=prompt_texts(tokenizer, [prompt])[0], add_special_tokens=False)["input_ids"]
+
+
+def test_a_text_has_the_tokens_that_its_tokenizer_gives_it_by_default(llama_like):
+    assert as_openrlhf(llama_like, "12 + 30 =") == llama_like("12 + 30 =")["input_ids"] == [0, 5, 6, 7, 8]
+    assert as_openrlhf(llama_like, "") == llama_like("")["input_ids"] == [0]
+
+
+def test_a_bos_token_is_never_put_twice(llama_like):
+    assert as_openrlhf(llama_like, "<bos>12 + 30 =") == [0, 5, 6, 7, 8]
+    messages = [{"role": "user", "content": "12 + 30 ="}]
+    by_template = llama_like.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
+    assert as_openrlhf(llama_like, messages) == by_template == [0, 3, 4, 5, 6, 7, 8]
+
+
+def test_messages_have_a_bos_token_only_where_the_template_puts_one(llama_like):
+    llama_like.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    messages = [{"role": "user", "content": "12 + 30 ="}]
+    by_template = llama_like.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)["input_ids"]
+    assert as_openrlhf(llama_like, messages) == by_template == [5, 6, 7, 8]
+
+
+def test_a_tokenizer_that_adds_nothing_gets_the_text_as_it_is(llama_like):
+    tokenizer, text = build_tokenizer(), "1x +2 = 3:"
+    assert prompt_texts(tokenizer, [text]) == [text]
+    assert as_openrlhf(tokenizer, text) == tokenizer(text)["input_ids"]
+    llama_like.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A")
+    assert prompt_texts(llama_like, [text]) == [text]  # it has a BOS token, and does not put it before text
 
 
 def test_a_rollout_where_every_group_is_equal_ends_after_max_rounds():

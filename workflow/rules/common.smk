@@ -1,17 +1,21 @@
 """From the validated grid to runs, paths and jobs; what several rules share."""
 
+import json
 import re
 from functools import cache
 
 from sagc.config import Cell, RunConfig
+from sagc.data import embedded_folder, prompts_path
 from sagc.sections import JobConfig
+from sagc.training_data import source_of
 
 RESULTS = str(Path(GRID.results))
 CELL = "{model}/{algorithm}/{stack}/{group}/seed{seed}"
 RUN = f"{RESULTS}/{CELL}"
 MODEL = f"{RESULTS}/models/{{model}}"
-DATA = f"{RESULTS}/data/tiny"
-PROMPTS = f"{DATA}/train.jsonl" if GRID.data.type == "tiny" else GRID.data.path
+DATA = str(embedded_folder(GRID))
+PROMPTS = str(prompts_path(GRID, "{model}"))
+OVERLAP = [] if GRID.data.type == "tiny" else [f"{RESULTS}/data/overlap.json", f"{RESULTS}/data/overlap.md"]
 PYTHON = sys.executable  # `sagc` is not on PATH where Snakemake was called without activating its environment
 # Tokenizers would start threads beside the job's, and libraries' progress bars would fill the logs.
 ENVIRONMENT = "export OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1;"
@@ -49,7 +53,11 @@ def benchmark_of(rule, path=CELL):
 
 
 def resources_of(job: JobConfig):
-    return {"mem_mb": job.mem_mb, "runtime": job.runtime} | ({"gpu": job.gpus} if job.gpus else {})
+    return {"mem_mb": job.mem_mb, "runtime": job.runtime, "gpu": job.gpus}
+
+
+# In the messages of the long jobs: what a dry run is read for.
+ASKS = " ({resources.gpu} GPUs, {resources.mem_mb} MB, {resources.runtime} minutes at most)"
 
 
 def say(text):

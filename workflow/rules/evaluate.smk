@@ -1,12 +1,15 @@
 """Downstream evaluation of a trained model."""
 
+from sagc.evaluation.problems import benchmark_files
+
+TASKS = PROJECT / "config" / "benchmarks"
+
 
 rule evaluate:
     input:
         config=f"{RUN}/config.json",
         model=f"{RUN}/model",
-        data=rules.write_data.output,
-        tasks=[PROJECT / "config" / "benchmarks" / f"{b.task}.yaml" for b in GRID.evaluation.benchmarks.values()],
+        benchmarks=[checked(benchmark_files, b, DATA, TASKS) for b in GRID.evaluation.benchmarks.values()],
     output:
         evaluation=f"{RUN}/eval/evaluation.json",
     log:
@@ -22,7 +25,7 @@ rule evaluate:
         data=DATA,
     message:
         "evaluate {wildcards.model} after {wildcards.algorithm} on {wildcards.stack},"
-        " group size {wildcards.group}, seed {wildcards.seed}"
+        " group size {wildcards.group}, seed {wildcards.seed}" + ASKS
     shell:
         ENVIRONMENT + " {PYTHON} -m sagc.cli evaluate {params.folder:q} --evaluation {params.evaluation:q}"
         " --data {params.data:q} > {log:q} 2>&1"

@@ -1,4 +1,4 @@
-"""From run folders to one row per run, and to the table over all runs."""
+"""From run folders to one row per run, and to the tables over all runs."""
 
 
 rule summarize:
@@ -42,3 +42,27 @@ rule tabulate:
         "write the table {output.table}"
     shell:
         "{PYTHON} -m analysis.tables --csv {output.csv:q} --markdown {output.table:q} {input.summaries:q} > {log:q} 2>&1"
+
+
+rule compare_lengths:
+    input:
+        configs=of_runs("config.json"),
+        evaluations=of_runs("eval/evaluation.json"),
+    output:
+        table=f"{RESULTS}/output_lengths.md",
+        csv=f"{RESULTS}/output_lengths.csv",
+    log:
+        log_of("compare_lengths", "output_lengths"),
+    benchmark:
+        benchmark_of("compare_lengths", "output_lengths")
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        folders=[f"{RESULTS}/{cell.path}" for cell in GRID.cells()],
+    message:
+        "compare the output lengths in {output.table}"
+    shell:
+        "{PYTHON} -m analysis.output_lengths --csv {output.csv:q} --markdown {output.table:q} {params.folders:q}"
+        " > {log:q} 2>&1"

@@ -20,6 +20,13 @@ def job_of(wildcards):
     return GRID.jobs.train_openrlhf if wildcards.stack == "openrlhf" else GRID.jobs.train
 
 
+def processes_of(wildcards):
+    """How Python is called: the vanilla stack has a process per GPU, the openrlhf stack starts its own."""
+    gpus = GRID.jobs.train.gpus
+    several = wildcards.stack == "vanilla" and gpus > 1
+    return f"-m torch.distributed.run --standalone --nproc-per-node {gpus}" if several else ""
+
+
 rule train:
     input:
         model=starting_model,
@@ -43,9 +50,10 @@ rule train:
         run=lambda wildcards: run_of(wildcards).model_dump_json(),
         model=lambda wildcards, input: input.model or GRID.models[wildcards.model].path,
         folder=RUN,
+        processes=processes_of,
     message:
         "train {wildcards.model} with {wildcards.algorithm} on {wildcards.stack},"
-        " group size {wildcards.group}, seed {wildcards.seed}"
+        " group size {wildcards.group}, seed {wildcards.seed}" + ASKS
     shell:
-        ENVIRONMENT + " {PYTHON} -m sagc.cli train {params.folder:q} --resolved {params.run:q}"
+        ENVIRONMENT + " {PYTHON} {params.processes} -m sagc.cli train {params.folder:q} --resolved {params.run:q}"
         " --model-path {params.model:q} --data {input.data:q} > {log:q} 2>&1"

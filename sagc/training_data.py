@@ -1,0 +1,188 @@
+"""Makes the training prompts of a model from the config's data, as the JSON lines that both stacks read.
+
+    python -m sagc.training_data --source JSON --out results/data/train/MODEL.jsonl
+
+1. Problems become prompts by the template; prompts that are there already stay as they are.
+2. Where the model has `chat`, a prompt that is text becomes one message of the user.
+3. Answers become text. A row without a problem or an answer is an error.
+4. A problem that is there already (see `sagc.overlap.normalise`) is dropped. Where its answers differ, none of them can
+   be trusted, and all its rows are.
+
+Beside the prompts is a record of the same name (.json): what they were made from, and how many rows were dropped.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import Field, ValidationError
+
+from sagc.config import GridConfig, describe
+from sagc.data import prompt_text
+from sagc.errors import UserError
+from sagc.hub import read_hub_rows
+from sagc.jsonl import as_text, read_rows
+from sagc.overlap import normalise
+from sagc.run_folder import write_atomically
+from sagc.sections import HubDataConfig, JsonlDataConfig, Strict
+
+
+class PromptsSource(Strict):
+    """All that decides what a file of training prompts holds."""
+
+    data: JsonlDataConfig | HubDataConfig = Field(discriminator="type")
+    chat: bool
+
+
+def source_of(grid: GridConfig, model: str) -> PromptsSource:
+    """What the training prompts of a model are made from; the grid's data is not the embedded task's."""
+    return PromptsSource(data=grid.data, chat=getattr(grid.models[model], "chat", False))
+
+
+def update_prompts(source: PromptsSource, path: Path) -> dict[str, Any] | None:
+    """Write the prompts unless they are there, made from the same; returns their record where they were written."""
+    try:
+        made = json.loads(_record_path(path).read_text(encoding="utf-8"))["source"]
+    except (OSError, ValueError, KeyError, TypeError):
+        made = None
+    return None if path.exists() and made == _identity(source) else write_prompts(source, path)
+
+
+def write_prompts(source: PromptsSource, path: Path) -> dict[str, Any]:
+    """Write the prompts and, beside them, their record, which is returned.
+
+    Each line has `prompt`, `answer` and `source_row`, the line of the file (from 1) or the row of the data set (from
+    0); prompts of the user's own keep their other columns.
+
+    Returns
+    -------
+    dict
+        source : the `PromptsSource`, and the SHA-256 of a local file.
+        rows : rows read.
+        prompts : prompts written.
+        duplicates : rows dropped because their problem is there already, with the same answer.
+        contradictions : rows dropped because their problem has several answers.
+
+    Raises
+    ------
+    UserError
+        For data that cannot be read, a row that is no problem or prompt, and where nothing is left.
+    """
+    identity = _identity(source)
+    rows = list(_prompts(source))
+    kept, counts = _without_duplicates(rows)
+    if not kept:
+        raise UserError(
+            f"training data {source.data.path} leaves no prompts of {len(rows)} rows, of which "
+            f"{counts['contradictions']} contradict each other"
+        )
+    record = {"source": identity, "rows": len(rows), "prompts": len(kept), **counts}
+    _record_path(path).unlink(missing_ok=True)  # it never stands beside prompts that it is not of
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
+    write_atomically(_record_path(path), json.dumps(record, indent=2) + "\n")
+    return record
+
+
+def summary(record: dict[str, Any]) -> str:
+    """One line about a record of `write_prompts`."""
+    return (
+        f"{record['prompts']} training prompts of {record['rows']} rows of {record['source']['data']['path']}: "
+        f"dropped {record['duplicates']} duplicates and {record['contradictions']} rows whose answers contradict"
+    )
+
+
+def _record_path(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _identity(source: PromptsSource) -> dict[str, Any]:
+    """The source in JSON; a local file counts by its content, a data set of the Hub by its revision."""
+    identity = source.model_dump(mode="json")
+    if source.data.type == "jsonl":
+        try:
+            identity["sha256"] = hashlib.sha256(Path(source.data.path).read_bytes()).hexdigest()
+        except OSError as error:
+            raise UserError(f"training data {source.data.path} cannot be read: {error.strerror}") from None
+    return identity
+
+
+# From rows to prompts ------------------------------------------------------------------------------------------------
+
+
+def _prompts(source: PromptsSource) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each row's problem, and its line."""
+    data, kind = source.data, None
+    for place, number, row in _read(data):
+        if data.template is None:
+            prompt, answer, others = _own_prompt(place, row), _text(place, row, "answer"), row
+            problem = prompt_text(prompt)
+        else:
+            problem, answer = (_text(place, row, column) for column in (data.columns.problem, data.columns.answer))
+            prompt, others = data.template.replace("{problem}", problem), {}
+        if source.chat and isinstance(prompt, str):
+            prompt = [{"role": "user", "content": prompt}]
+        kind = kind or type(prompt)
+        if not isinstance(prompt, kind):
+            raise UserError(f"{place}: here prompts that are text and prompts that are messages begin to mix")
+        yield problem, {**others, "prompt": prompt, "answer": answer, "source_row": number}
+
+
+def _read(data: JsonlDataConfig | HubDataConfig) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Each row after its place, for messages, and its number."""
+    if data.type == "jsonl":
+        for number, (place, row) in enumerate(read_rows(Path(data.path), "training data"), start=1):
+            yield place, number, row
+    else:
+        for number, row in enumerate(read_hub_rows(data.path, data.name, data.split, data.revision)):
+            yield f"data set {data.path}, row {number}", number, row
+
+
+def _own_prompt(place: str, row: dict[str, Any]) -> str | list[dict[str, Any]]:
+    prompt = row.get("prompt")
+    messages = isinstance(prompt, list) and all(
+        isinstance(message, dict) and "role" in message and isinstance(message.get("content"), str)
+        for message in prompt
+    )
+    if not (isinstance(prompt, str) or messages) or not prompt_text(prompt).strip():
+        raise UserError(f"{place}: needs a prompt, as text or as a list of messages with role and content")
+    return prompt
+
+
+def _text(place: str, row: dict[str, Any], column: str) -> str:
+    """The value of a column as text."""
+    text = as_text(row.get(column))
+    if not text:
+        raise UserError(f"{place}: needs {column!r}, as text or a number; its columns are {', '.join(row) or 'none'}")
+    return text
+
+
+def _without_duplicates(rows: list[tuple[str, dict[str, Any]]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """The lines whose problem is the first of its kind and has one answer, and how many were dropped."""
+    groups = defaultdict(list)
+    for problem, line in rows:
+        groups[normalise(problem) or problem].append(line)
+    agreed = [lines for lines in groups.values() if len({line["answer"] for line in lines}) == 1]
+    agreeing = sum(map(len, agreed))
+    counts = {"duplicates": agreeing - len(agreed), "contradictions": len(rows) - agreeing}
+    return [lines[0] for lines in agreed], counts
+
+
+@click.command()
+@click.option("--source", required=True, metavar="JSON", help="What the prompts are made from.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The prompts, as JSON lines.")
+def main(source: str, out: Path) -> None:
+    """Write the training prompts of a model."""
+    try:
+        click.echo(summary(write_prompts(PromptsSource.model_validate_json(source), out)))
+    except ValidationError as error:
+        raise click.UsageError(f"--source: {describe(error, PromptsSource)}") from None
+    except UserError as error:
+        raise click.UsageError(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()
