@@ -1,4 +1,4 @@
-"""The DAG: warm start -> train -> evaluate -> summarize -> table.
+"""The DAG: warm start -> train -> evaluate -> summarize -> tables.
 
 `snakemake --cores all` runs the grid of config/config.yaml; `--configfile FILE` puts another config in its place, and
 `--config key=value` changes single keys of either. Nothing trains before the whole config is found valid.
@@ -33,6 +33,7 @@ GRID = checked(validate_grid, config, source=" ".join(map(str, workflow.configfi
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
 include: "workflow/rules/models.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
@@ -44,6 +45,7 @@ localrules:
     write_data,
     summarize,
     tabulate,
+    compare_lengths,
 
 
 rule all:
@@ -51,6 +53,9 @@ rule all:
     input:
         table=f"{RESULTS}/summary.md",
         csv=f"{RESULTS}/summary.csv",
+        lengths=f"{RESULTS}/output_lengths.md",
+        lengths_csv=f"{RESULTS}/output_lengths.csv",
+        overlap=OVERLAP,
 
 
 onstart:
@@ -58,7 +63,7 @@ onstart:
 
 
 onsuccess:
-    say(f"all done; the table is {RESULTS}/summary.md, the same as data is {RESULTS}/summary.csv")
+    say(f"all done; the table is {RESULTS}/summary.md, output lengths are compared in {RESULTS}/output_lengths.md")
     say(f"next: add seeds or runs to {workflow.configfiles[0]} and run the same command again; only those are run")
 
 

@@ -18,6 +18,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
 from sagc.config import Cell, GridConfig, RunConfig, describe, read_yaml, validate_grid
+from sagc.data import embedded_folder, prompts_path
 from sagc.errors import UserError
 from sagc.sections import EvaluationConfig, WarmStartConfig
 
@@ -120,7 +121,8 @@ def train(
         from sagc.train import check
 
         check(run)  # before minutes go into a warm start
-        model_path, data = starting_model(grid, run), prompts_file(grid)
+        data = prompts_file(grid, run.cell.model)
+        model_path = starting_model(grid, run)
 
     from sagc.train import train as train_run
 
@@ -145,7 +147,7 @@ def evaluate(
         grid = load_changed(config_file, changes)
         chosen, data = grid.evaluation, data_folder(grid)
 
-    from sagc.evaluate import evaluate as evaluate_run
+    from sagc.evaluation.job import evaluate as evaluate_run
 
     click.echo(json.dumps(evaluate_run(run_dir, chosen, data), indent=2))
 
@@ -163,11 +165,34 @@ def summarize(results: Path) -> None:
 
 
 @main.command()
-def doctor() -> None:
-    """Say what this machine has and which stacks can run on it."""
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Say also what this config lacks here.")
+@set_option
+def doctor(config_file: Path | None, changes: tuple[str, ...]) -> None:
+    """Say what this machine has and which stacks can run on it.
+
+    With --config: what its grid needs, and what of that is missing here; the exit status is then 1.
+    """
+    if config_file is None and changes:
+        raise UserError("--set changes a config; name it with --config")
+    grid = load_changed(config_file, changes) if config_file else None
     from sagc.doctor import examine
 
     click.echo(examine(Path.cwd()))
+    if grid is not None:
+        _say_what_is_missing(grid, config_file)
+
+
+def _say_what_is_missing(grid: GridConfig, config_file: Path) -> None:
+    from sagc.readiness import needs
+
+    click.echo(f"\n{config_file}: {len(grid.cells())} runs in {grid.results}")
+    missing = 0
+    for need in needs(grid):
+        click.echo(need)
+        missing += need.lack is not None
+    click.echo(f"{missing or 'nothing'} missing")
+    if missing:
+        sys.exit(1)
 
 
 def load_changed(path: Path, changes: tuple[str, ...]) -> GridConfig:
@@ -220,7 +245,7 @@ def starting_model(grid: GridConfig, run: RunConfig) -> str:
         return run.model.path
     folder = Path(grid.results) / "models" / run.cell.model
     architecture, warm_start = run.model.architecture, run.model.warm_start
-    with _folder_lock(folder):
+    with _lock(folder):
         if not folder.exists():
             click.echo(f"Making the embedded model {run.cell.model} in {folder} (once, some minutes)", err=True)
             command = [sys.executable, "-m", "sagc.tiny.warm_start", "--architecture", architecture]
@@ -246,15 +271,24 @@ def _check_warm_start(folder: Path, architecture: str, warm_start: WarmStartConf
         )
 
 
-def prompts_file(grid: GridConfig) -> Path:
-    """The training prompts: the user's own, or the embedded task's."""
-    return data_folder(grid) / "train.jsonl" if grid.data.type == "tiny" else Path(grid.data.path)
+def prompts_file(grid: GridConfig, model: str) -> Path:
+    """The training prompts of a model, made where they are missing or the config's data has changed."""
+    path = prompts_path(grid, model)
+    if grid.data.type == "tiny":
+        data_folder(grid)
+        return path
+    from sagc.training_data import source_of, summary, update_prompts
+
+    with _lock(path):
+        if record := update_prompts(source_of(grid, model), path):
+            click.echo(f"{path}: {summary(record)}", err=True)
+    return path
 
 
 def data_folder(grid: GridConfig) -> Path:
     """The folder of the embedded task's problems, written if it is missing."""
-    folder = Path(grid.results) / "data" / "tiny"
-    with _folder_lock(folder):
+    folder = embedded_folder(grid)
+    with _lock(folder):
         if not folder.exists():
             from sagc.tiny.data import write_datasets
 
@@ -262,10 +296,10 @@ def data_folder(grid: GridConfig) -> Path:
     return folder
 
 
-def _folder_lock(folder: Path) -> FileLock:
-    """Two commands that start together make a shared folder once."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder.with_name(f".{folder.name}.lock"))
+def _lock(path: Path) -> FileLock:
+    """Two commands that start together make a shared folder or file once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_name(f".{path.name}.lock"))
 
 
 def _from_json(kind: type[BaseModel], text: str, option: str) -> Any:

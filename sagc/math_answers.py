@@ -10,9 +10,11 @@ import atexit
 import logging
 import multiprocessing
 import os
-from functools import cache
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass
+from functools import cache, lru_cache
 
-from pebble import ProcessPool
+from pebble import ProcessFuture, ProcessPool
 
 log = logging.getLogger("sagc")
 
@@ -20,37 +22,89 @@ TIMEOUT_S = 5.0  # per answer
 LONGEST = 20_000  # characters of a response that are read, from its end: the answer comes last
 
 
-def verify(response: str, answer: str) -> bool:
-    """Whether the response's last answer equals `answer`; in this process, however long it takes.
+@dataclass(frozen=True)
+class Check:
+    """What was found in a response.
+
+    Attributes
+    ----------
+    correct : bool
+        Whether it equals the reference answer.
+    found : str, optional
+        The response's last answer, in SymPy's notation; None where it has none, or none was found in time.
+    failure : str, optional
+        Why the response could not be checked. It then counts as wrong.
+    """
+
+    correct: bool
+    found: str | None
+    failure: str | None = None
+
+
+def check(response: str, answer: str) -> Check:
+    """Compare the response's last answer with `answer`; in this process, however long it takes.
 
     The response may box its answer or write it as LaTeX or a number; `answer` is a number or a LaTeX expression.
     """
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse
+    from math_verify import parse
     from math_verify import verify as equal
 
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that nothing here ends what takes too long
-    kinds = [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
-    gold = parse(f"${answer}$", kinds, parsing_timeout=None)
-    found = parse(response[-LONGEST:], kinds, parsing_timeout=None)
-    return bool(gold and found and equal(gold, found, timeout_seconds=None))
+    reference = _reference(answer)
+    found = parse(response[-LONGEST:], _kinds(), parsing_timeout=None)
+    correct = bool(reference and found and equal(reference, found, timeout_seconds=None))
+    mathematics = any(not isinstance(expression, str) for expression in reference)  # else only its text is compared
+    failure = None if correct or mathematics else f"the reference answer {answer!r} is no mathematics"
+    return Check(correct, str(found[0]) if found else None, failure)
 
 
-def verify_all(responses: list[str], answers: list[str], timeout: float | None = None) -> list[bool]:
-    """`verify` for each pair, in other processes.
+def check_all(responses: list[str], answers: list[str], timeout: float | None = None) -> list[Check]:
+    """`check` for each pair, in other processes.
 
-    A pair that takes more than `timeout` seconds (TIMEOUT_S), or that the parser fails on, is False.
+    A pair that takes more than `timeout` seconds (TIMEOUT_S), or that the parser fails on, counts as wrong. Raises
+    BrokenExecutor where the processes are gone.
     """
-    timeout = TIMEOUT_S if timeout is None else timeout
-    tasks = [_pool().schedule(verify, pair, timeout=timeout) for pair in zip(responses, answers, strict=True)]
+    tasks = [_begun.pop(pair, None) or _begin(pair, timeout) for pair in zip(responses, answers, strict=True)]
     return [_result(task) for task in tasks]
 
 
-def _result(task) -> bool:
+def check_soon(response: str, answer: str) -> None:
+    """Begin a check that `check_all` is going to ask for, so that it is done while other responses are generated."""
+    if (response, answer) not in _begun:
+        _begun[response, answer] = _begin((response, answer), None)
+
+
+_begun: dict[tuple[str, str], ProcessFuture] = {}
+
+
+def _begin(pair: tuple[str, str], timeout: float | None) -> ProcessFuture:
+    return _pool().schedule(check, pair, timeout=TIMEOUT_S if timeout is None else timeout)
+
+
+@cache
+def _kinds() -> list:
+    """What counts as an answer: LaTeX, of which boxed comes first, and plain numbers."""
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig
+
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that nothing here ends what takes too long
+    return [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
+
+
+@lru_cache(maxsize=1024)  # every response to a problem has the same
+def _reference(answer: str) -> list:
+    from math_verify import parse
+
+    return parse(f"${answer}$", _kinds(), parsing_timeout=None)
+
+
+def _result(task: ProcessFuture) -> Check:
     try:
         return task.result()
+    except BrokenExecutor:  # no response would be checked any more
+        raise
     except Exception as error:  # whatever a parser makes of a model's output, training goes on
-        log.warning("a response could not be checked and counts as wrong: %s: %s", type(error).__name__, error)
-        return False
+        failure = f"{type(error).__name__}: {error}"
+        log.warning("a response could not be checked and counts as wrong: %s", failure)
+        return Check(False, None, failure)
 
 
 @cache

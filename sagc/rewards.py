@@ -23,10 +23,10 @@ def math(prompts: list, completions: list, *, answer: list[str], **columns: obje
 
     Responses are text, or lists of messages, of which the last counts.
     """
-    from sagc.math_answers import verify_all
+    from sagc.math_answers import check_all
 
     responses = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
-    return [float(equal) for equal in verify_all(responses, [str(solution) for solution in answer])]
+    return [float(check.correct) for check in check_all(responses, [str(solution) for solution in answer])]
 
 
 REWARDS: dict[str, RewardFunction] = {"tiny": tiny, "math": math}

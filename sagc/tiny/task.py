@@ -104,5 +104,10 @@ def outcome_reward(completion: str, answer: str) -> float:
     A response that was cut off has no `!` at its end and earns nothing. The last trial must have the form of one, but
     its arithmetic is not checked: the reward is on the outcome alone.
     """
+    return float(claimed_guess(completion) == answer)
+
+
+def claimed_guess(completion: str) -> str | None:
+    """The guess that the response ended by claiming, as text."""
     claim = CLAIM.fullmatch(completion.rpartition(";")[2].strip())
-    return float(claim is not None and claim["guess"] == answer)
+    return claim and claim["guess"]

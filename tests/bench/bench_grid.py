@@ -14,14 +14,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from sagc.cli import data_folder, load_changed, starting_model
+from sagc.cli import data_folder, load_changed
 from sagc.config import Cell, GridConfig
 from sagc.trace import StepRecord, read_trace
 from sagc.train import train
+from tests.bench.starting_model import CONFIG, MODEL, SEED, starting_model_path
 
-PROJECT = Path(__file__).resolve().parents[2]
-CONFIG = PROJECT / "config" / "config.yaml"
-MODEL, SEED = "tiny-qwen2", 0
 STACKS = {"vanilla": "grpo", "openrlhf": "dapo"}  # and the algorithm on it
 GROUPS = (16, "sagc", "sagc-robust")
 STEPS = 12
@@ -33,7 +31,7 @@ def rows(steps: int = STEPS) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         changes = (f"training.steps={steps}", f"training.checkpoint_every={steps}")
         grid = load_changed(CONFIG, (f"results={folder}", *changes))
-        model, data = _starting_model(grid), data_folder(grid) / "train.jsonl"
+        model, data = starting_model_path(), data_folder(grid) / "train.jsonl"
         return [row for stack in STACKS for row in _arms(grid, stack, Path(folder), model, data)]
 
 
@@ -51,16 +49,6 @@ def _arms(grid: GridConfig, stack: str, folder: Path, model: str, data: Path) ->
 
 def _cell(stack: str, group: int | str) -> Cell:
     return Cell(model=MODEL, algorithm=STACKS[stack], stack=stack, group=group, seed=SEED)
-
-
-def _starting_model(grid: GridConfig) -> str:
-    """The model of the project's own results folder where there is one, and one in the benchmark's otherwise."""
-    cell = _cell("vanilla", GROUPS[0])
-    usual = load_changed(CONFIG, ())
-    results = PROJECT / usual.results
-    if (results / "models" / MODEL).is_dir():
-        grid = usual.model_copy(update={"results": str(results)})
-    return starting_model(grid, grid.run(cell))
 
 
 def _row(group: int | str, records: list[StepRecord]) -> dict:

@@ -112,8 +112,10 @@ def finished(trained):
     trained.write(SMALL)
 
 
-RUN = {"train": 1, "evaluate": 1, "summarize": 1, "tabulate": 1}
-BOTH = {"train": 2, "evaluate": 2, "summarize": 2, "tabulate": 1}
+TABLES = {"tabulate": 1, "compare_lengths": 1}
+RUN = {"train": 1, "evaluate": 1, "summarize": 1, **TABLES}
+EVALUATIONS = {"evaluate": 2, "summarize": 2, **TABLES}
+BOTH = {"train": 2, **EVALUATIONS}
 
 
 def test_the_default_grid_is_the_papers(fresh, project):
@@ -124,8 +126,33 @@ def test_the_default_grid_is_the_papers(fresh, project):
         "train": 23,
         "evaluate": 23,
         "summarize": 23,
-        "tabulate": 1,
+        **TABLES,
     }
+
+
+def test_the_papers_grid_is_listed_on_any_machine(fresh, project):
+    """Every job with its GPUs, memory and time, though neither models nor data nor GPUs are here."""
+    shutil.copy(project / "config" / "paper.yaml", fresh.folder / "config")
+    listed = fresh.snakemake("-n", "-p", "--configfile", "config/paper.yaml").stdout
+    assert fresh.planned("--configfile", "config/paper.yaml") == {
+        "write_prompts": 2,
+        "check_overlap": 1,
+        "train": 32,
+        "evaluate": 32,
+        "summarize": 32,
+        **TABLES,
+    }
+    for job in (
+        "train qwen2.5-3b with dapo on vanilla, group size sagc, seed 0 (8 GPUs, 64000 MB, 2880 minutes at most)",
+        "train llama-3.2-3b with grpo on openrlhf, group size 16, seed 0 (8 GPUs, 400000 MB, 2880 minutes at most)",
+        "evaluate qwen2.5-3b after dapo on openrlhf, group size 4, seed 0 (1 GPUs, 64000 MB, 600 minutes at most)",
+    ):
+        assert f": {job}\n" in listed
+    # The vanilla stack has a process per GPU, the openrlhf stack starts its own.
+    commands = re.findall(r"-m sagc\.cli train results/paper/\S+", listed)
+    several = re.findall(r"torch.distributed.run --standalone --nproc-per-node 8 -m sagc\.cli train (\S+)", listed)
+    assert len(commands) == 32 and len(several) == 16
+    assert all("/vanilla/" in folder for folder in several)
 
 
 def test_a_config_file_on_the_command_line_stands_in_for_the_default(fresh):
@@ -147,7 +174,13 @@ def test_prompts_of_the_users_own_are_an_input(fresh):
     missing = fresh.snakemake("-n")
     assert missing.returncode and "mine.jsonl" in missing.stdout + missing.stderr
     (fresh.folder / "mine.jsonl").write_text('{"prompt": "1x +2 = 3:", "answer": "1"}\n')
-    assert fresh.planned() == {"warm_start": 1, "write_data": 1, **BOTH}  # the evaluation's problems are written
+    assert fresh.planned() == {
+        "warm_start": 1,
+        "write_prompts": 1,
+        "check_overlap": 1,
+        "write_data": 1,  # the evaluation's problems
+        **BOTH,
+    }
 
 
 def test_a_pretrained_model_needs_no_warm_start(fresh):
@@ -219,12 +252,12 @@ def test_text_edits_rerun_nothing(finished):
         ("grid.seeds", [0, 1], BOTH),
         ("grid.groups", [4, "sagc-robust", 8], RUN),
         ("include", [{"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "group": 6, "seed": 0}], RUN),
-        ("grid.groups", [4], {"tabulate": 1}),
+        ("grid.groups", [4], TABLES),
         ("training.learning_rate", 1e-3, BOTH),
         ("straggler.tau", 3, BOTH),
         ("controllers.sagc-robust.delta", 0.5, RUN),
         ("models.tiny.warm_start.steps", 61, {"warm_start": 1, **BOTH}),
-        ("evaluation.temperature", 0.5, {"evaluate": 2, "summarize": 2, "tabulate": 1}),
+        ("evaluation.temperature", 0.5, EVALUATIONS),
         ("jobs.train.mem_mb", 5000, {}),
         ("jobs.train.threads", 2, {}),
     ],
@@ -234,11 +267,12 @@ def test_a_change_reruns_exactly_what_depends_on_it(finished, path, value, jobs)
     assert finished.planned() == jobs
 
 
-def test_a_benchmark_file_that_changes_reruns_the_evaluations(finished):
-    task = finished.folder / "config" / "benchmarks" / "tiny_heldout.yaml"
+@pytest.mark.parametrize("name", ["tiny_heldout.yaml", "_scores.yaml"])
+def test_a_benchmark_file_that_changes_reruns_the_evaluations(finished, name):
+    task = finished.folder / "config" / "benchmarks" / name
     text = task.read_text()
     task.write_text(text + "# changed\n")
-    assert finished.planned() == {"evaluate": 2, "summarize": 2, "tabulate": 1}
+    assert finished.planned() == EVALUATIONS
     task.write_text(text)
     assert finished.planned() == {}
 

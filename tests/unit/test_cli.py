@@ -177,7 +177,7 @@ def test_a_model_that_cannot_be_loaded_is_refused_before_openrlhf_starts(config_
 def test_evaluate_passes_the_configs_evaluation(config_file, tmp_path, monkeypatch):
     calls = []
     stub = SimpleNamespace(evaluate=lambda *arguments: calls.append(arguments) or {"score": 1})
-    monkeypatch.setitem(sys.modules, "sagc.evaluate", stub)
+    monkeypatch.setitem(sys.modules, "sagc.evaluation.job", stub)
     benchmarks = {"heldout": {"task": "tiny_heldout", "samples": 2}}
     path = config_file({"evaluation": {"benchmarks": benchmarks}})
     result = call("evaluate", tmp_path / "run", "--config", path, "--set", "evaluation.temperature=0.5")

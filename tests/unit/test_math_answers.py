@@ -2,10 +2,11 @@
 
 import threading
 import time
+from concurrent.futures import BrokenExecutor
 
 import pytest
 
-from sagc.math_answers import verify_all
+from sagc.math_answers import _begin, _begun, _pool, check_all, check_soon
 from sagc.rewards import reward_function
 
 HANGS = r"so it is $\boxed{9^{9^{9^{9}}}}$"
@@ -25,17 +26,15 @@ HANGS = r"so it is $\boxed{9^{9^{9^{9}}}}$"
     ],
 )
 def test_answers_are_compared_as_mathematics(response, answer, equal):
-    assert verify_all([response], [answer]) == [equal]
+    assert [found.correct for found in check_all([response], [answer])] == [equal]
 
 
 def test_an_answer_that_hangs_the_parser_is_wrong_and_the_others_are_not(caplog):
     started = time.monotonic()
-    assert verify_all([HANGS, r"$\boxed{3}$", HANGS, r"$\boxed{4}$"], ["3", "3", "3", "3"], timeout=3) == [
-        False,
-        True,
-        False,
-        False,
-    ]
+    checks = check_all([HANGS, r"$\boxed{3}$", HANGS, r"$\boxed{4}$"], ["3", "3", "3", "3"], timeout=3)
+    assert [check.correct for check in checks] == [False, True, False, False]
+    assert [check.found for check in checks] == [None, "3", None, "4"]
+    assert [check.failure is None for check in checks] == [False, True, False, True]
     assert time.monotonic() - started < 30
     assert "counts as wrong: TimeoutError" in caplog.text
 
@@ -58,4 +57,39 @@ def test_messages_are_read_too():
 
 def test_a_response_without_its_answer_is_an_error():
     with pytest.raises(ValueError, match="zip"):
-        verify_all(["3", "4"], ["3"])
+        check_all(["3", "4"], ["3"])
+
+
+def test_what_was_found_is_said_also_where_it_is_wrong_or_missing():
+    found = check_all(
+        ["first 3, then 4", "nothing", r"$\boxed{\frac{2}{4}}$", "003", "3"], ["3", "3", "0.5", "3", "Paris!?"]
+    )
+    assert [check.found for check in found] == ["4", None, "1/2", "3", "3"]
+    assert [check.correct for check in found] == [False, False, True, True, False]
+    assert [check.failure for check in found] == [*[None] * 4, "the reference answer 'Paris!?' is no mathematics"]
+
+
+class Unreadable(str):
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_processes_that_are_gone_are_an_error_and_not_wrong_answers(monkeypatch):
+    pool = _pool.__wrapped__()
+    monkeypatch.setattr("sagc.math_answers._pool", lambda: pool)
+    with pytest.raises(BrokenExecutor):
+        check_all([Unreadable("3")] * 3, ["3"] * 3)
+
+
+def test_a_check_that_was_begun_before_is_the_one_that_is_asked_for(monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        "sagc.math_answers._begin", lambda pair, timeout, f=_begin: begun.append(pair) or f(pair, timeout)
+    )
+    check_soon(r"\boxed{3}", "3")
+    check_soon(r"\boxed{4}", "3")
+    check_soon(r"\boxed{3}", "3")
+    found = check_all([r"\boxed{4}", r"\boxed{3}", r"\boxed{3}"], ["3", "3", "3"])
+    assert [check.correct for check in found] == [False, True, True]
+    assert begun == [(r"\boxed{3}", "3"), (r"\boxed{4}", "3"), (r"\boxed{3}", "3")]  # the last one anew
+    assert not _begun

