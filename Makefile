@@ -27,7 +27,7 @@ NEEDED_MB := 6000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := .venv/.sagc-complete$(if $(GPU),-gpu)
-DOCTESTS := sagc/__init__.py sagc/controller.py sagc/lengths.py sagc/posterior.py sagc/prompts.py
+DOCTESTS := sagc/__init__.py sagc/controller.py sagc/lengths.py sagc/overlap.py sagc/posterior.py sagc/prompts.py
 
 setup: $(STAMP)
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from openrlhf_patch import cpu, preflight
@@ -19,7 +18,7 @@ from sagc.config import RunConfig
 from sagc.data import read_prompts
 from sagc.progress import Progress
 from sagc.run_folder import RunFolder, folder_atomically
-from sagc.trace import StepRecord
+from sagc.trace import TraceFollower
 
 LOG = "openrlhf.log"
 ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b: .+")
@@ -72,12 +71,12 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
             seed=(run.seeds["rollout"] + done) % 2**31,  # the engine's random numbers are not in a checkpoint
         )
         spec = Spec(run.model_dump(mode="json"), flags, str(data.absolute()), str(folder.trace.absolute()), scratch)
-        records = _follow(folder.trace, skip=done)
+        trace = TraceFollower(folder.trace, skip=done)
         status = run_to_end(
             [sys.executable, "-m", "openrlhf_patch.driver", str(spec.write(Path(scratch) / "job.json"))],
             environment(run),
             log,
-            watch=lambda: [progress.step(record) for record in iter(lambda: next(records), None)],
+            watch=lambda: [progress.step(record) for record in trace.new()],
         )
         if status:
             raise RuntimeError(f"OpenRLHF ended with exit status {status}: {_last_error(log)} (the whole log is {log})")
@@ -97,25 +96,6 @@ def environment(run: RunConfig) -> dict[str, str]:
     if run.model.type == "tiny":
         variables["HF_HUB_OFFLINE"] = "1"
     return variables
-
-
-def _follow(trace: Path, skip: int) -> Iterator[StepRecord | None]:
-    """The records of a trace that grows, after the first `skip`; None whenever there is no new one."""
-    position = 0
-    while True:
-        lines = b""
-        if trace.exists():
-            with open(trace, "rb") as file:
-                file.seek(position)
-                lines = file.read()
-        for line in lines.splitlines(keepends=True):
-            if not line.endswith(b"\n"):
-                break
-            position += len(line)
-            skip -= 1
-            if skip < 0:
-                yield StepRecord.from_json(line.decode())
-        yield None
 
 
 def _last_error(log: Path) -> str:

@@ -165,6 +165,19 @@ def summarize(results: Path) -> None:
 
 
 @main.command()
+@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks.")
+def watch(results: Path, every: float) -> None:
+    """Show the runs in RESULTS while they train: step, group size, dual variable, straggler rate, reward, time left.
+
+    Ends when no run is at work, or with Ctrl-C. Where the output is no terminal it is shown once.
+    """
+    from analysis.watch import watch as watch_runs
+
+    watch_runs(results, every, click.echo)
+
+
+@main.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Say also what this config lacks here.")
 @set_option
 def doctor(config_file: Path | None, changes: tuple[str, ...]) -> None:

@@ -61,6 +61,19 @@ class RunFolder:
         content = {"run": run.model_dump(mode="json"), "hash": run.hash, "versions": _versions(), "machine": _machine()}
         write_atomically(self.config, json.dumps(content, indent=2) + "\n")
 
+    @property
+    def _holder(self) -> Path:
+        return self.path / ".lock-holder"
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a process holds the folder; one of another machine is taken to be alive."""
+        try:
+            _, pid, _, host = self._holder.read_text(encoding="utf-8").split()
+        except (OSError, ValueError):  # none, or it is being written
+            return False
+        return host != socket.gethostname() or Path("/proc", pid).exists()
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder; raises UserError at once where another process holds it.
@@ -68,7 +81,7 @@ class RunFolder:
         The lock is the operating system's, so it ends with its process, however that dies.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        holder = self.path / ".lock-holder"
+        holder = self._holder
         lock = FileLock(self.path / ".lock")
         try:
             lock.acquire(timeout=0)

@@ -106,6 +106,40 @@ def read_trace(path: str | Path) -> Iterator[StepRecord]:
                 raise ValueError(f"{path}, line {number}: not a step record ({error})") from None
 
 
+class TraceFollower:
+    """Reads a trace that grows.
+
+    Parameters
+    ----------
+    path : path
+        The trace, which need not be there yet.
+    skip : int
+        Records at its beginning that are not handed out.
+    """
+
+    def __init__(self, path: str | Path, skip: int = 0):
+        self.path, self.skip = Path(path), skip
+        self._position = 0  # bytes read
+
+    def new(self) -> list[StepRecord]:
+        """The records since the last call; all over again where a resumed run has put the trace back.
+
+        Raises ValueError for a line that is no record; one that is half written is left for the next call.
+        """
+        try:
+            with open(self.path, "rb") as file:
+                if file.seek(0, os.SEEK_END) < self._position:
+                    self._position = 0
+                file.seek(self._position)
+                whole = file.read().rpartition(b"\n")[0]
+        except FileNotFoundError:
+            return []
+        lines = whole.splitlines(keepends=True)
+        self._position += len(whole) + bool(whole)
+        fresh, self.skip = lines[self.skip :], max(0, self.skip - len(lines))
+        return [StepRecord.from_json(line.decode("utf-8")) for line in fresh]
+
+
 def _cut_half_line(path: Path) -> None:
     if not path.exists():
         return

@@ -51,6 +51,19 @@ def test_a_killed_process_frees_its_folder(holder, tmp_path):
         assert f"process {os.getpid()} on" in (tmp_path / ".lock-holder").read_text()
 
 
+def test_whether_a_folder_is_in_use_can_be_seen_without_its_lock(holder, tmp_path):
+    place = RunFolder(tmp_path)
+    assert place.in_use
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert not place.in_use  # though its note is still there
+    (tmp_path / ".lock-holder").write_text(f"process {holder.pid} on another.machine\n")
+    assert place.in_use
+    (tmp_path / ".lock-holder").write_text("process")
+    assert not place.in_use
+    assert not RunFolder(tmp_path / "none").in_use
+
+
 def test_a_folder_is_free_again_after_an_error(tmp_path):
     with pytest.raises(ValueError, match="of ours"), RunFolder(tmp_path).lock():
         raise ValueError("of ours")

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from sagc.trace import StepRecord, TraceWriter, read_trace
+from sagc.trace import StepRecord, TraceFollower, TraceWriter, read_trace
 
 
 def record(step=1, **changes):
@@ -149,3 +149,31 @@ def test_a_record_from_before_a_field_with_a_default_is_read():
     values = dataclasses.asdict(record())
     del values["vllm_kl"]
     assert StepRecord.from_json(json.dumps(values)).vllm_kl is None
+
+
+def test_a_trace_is_followed_while_it_grows(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    follower, late = TraceFollower(path), TraceFollower(path, skip=2)
+    assert follower.new() == late.new() == []  # it is not there yet
+    writer = write(path, record(1))
+    assert follower.new() == [record(1)] and late.new() == []
+    assert follower.new() == []
+    writer.append(record(2))
+    writer.append(record(3))
+    line = record(4).to_json() + "\n"
+    with open(path, "a") as file:
+        file.write(line[:50])
+    assert follower.new() == [record(2), record(3)] and late.new() == [record(3)]
+    with open(path, "a") as file:
+        file.write(line[50:])
+    assert follower.new() == late.new() == [record(4)]
+
+
+def test_a_trace_that_was_put_back_is_followed_anew(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    write(path, record(1), record(2), record(3))
+    follower = TraceFollower(path)
+    assert len(follower.new()) == 3
+    path.unlink()
+    write(path, record(1), record(2, reward=0.25))
+    assert follower.new() == [record(1), record(2, reward=0.25)]
