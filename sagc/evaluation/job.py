@@ -62,7 +62,7 @@ def evaluate(
     dict
         The content of evaluation.json: `run_hash`, `lm_eval` (version), `evaluation` (the config), `benchmarks` (name
         -> `benchmark_metrics`, and how many lines were `left_out` of the problems), `left_out` (name -> why, a sentence
-        per line) and `seconds` (imports, model, and generation with scoring).
+        per line) and `seconds` (imports and problems, model, and generation with scoring).
 
     Raises
     ------
@@ -70,28 +70,30 @@ def evaluate(
         For a folder without a model or in use, an unknown task, problems that are missing, a backend that is not
         installed, and a response limit that the model's context cannot hold.
     """
-    place = RunFolder(folder)
+    started, place = time.perf_counter(), RunFolder(folder)
     run = place.read_config()
     if not place.model.is_dir():
         raise UserError(f"{place.path} has no model/ to evaluate; train it first")
     tasks = {name: task_file(benchmark, Path(benchmarks_dir)) for name, benchmark in evaluation.benchmarks.items()}
     with place.lock(), _quiet():
-        content, samples = _evaluate(place, run, evaluation, tasks, Path(data_dir))
+        content, samples = _evaluate(place, run, evaluation, tasks, Path(data_dir), started)
         _write(place.evaluation, content, samples)
         shutil.rmtree(_journals(place), ignore_errors=True)
     return content
 
 
 def _evaluate(
-    place: RunFolder, run: dict[str, Any], evaluation: EvaluationConfig, tasks: dict[str, Path], data_dir: Path
+    place: RunFolder,
+    run: dict[str, Any],
+    evaluation: EvaluationConfig,
+    tasks: dict[str, Path],
+    data_dir: Path,
+    started: float,
 ) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """The content of evaluation.json, and the samples of each benchmark."""
-    clock = [time.perf_counter()]
-    import lm_eval.evaluator  # noqa: F401
-
     # All problems are read before the model is loaded: what is wrong with them is said at once.
     loaded = {name: _load_task(tasks[name], evaluation, evaluation.benchmarks[name], data_dir) for name in tasks}
-    clock.append(time.perf_counter())
+    clock = [started, time.perf_counter()]
     options = {key: run["run"]["model"].get(key, False) for key in ("trust_remote_code", "chat")}
     engine = _engine(ModelFolder(place.model, **options), evaluation)
     clock.append(time.perf_counter())
