@@ -45,6 +45,7 @@ localrules:
     write_data,
     summarize,
     tabulate,
+    tabulate_arms,
     compare_lengths,
 
 
@@ -53,6 +54,7 @@ rule all:
     input:
         table=f"{RESULTS}/summary.md",
         csv=f"{RESULTS}/summary.csv",
+        arms=rules.tabulate_arms.output,
         lengths=f"{RESULTS}/output_lengths.md",
         lengths_csv=f"{RESULTS}/output_lengths.csv",
         overlap=OVERLAP,

@@ -19,15 +19,13 @@ import numpy as np
 import pandas as pd
 
 from analysis import Command
+from analysis.statistics import RESAMPLES, ratio_interval
 from analysis.summary import CELL, read_evaluation
 from analysis.tables import MISSING, SECTION, Column, decimals, legend, markdown_table, natural_order, percent
 from sagc.errors import UserError
 from sagc.jsonl import read_rows
 from sagc.run_folder import RunFolder, write_atomically
 
-RESAMPLES = 10_000
-BOOTSTRAP_SEED = 0  # for every interval anew, so that none depends on the other lines of the table
-DRAWN_AT_ONCE = 2**17  # problems; about 3 MB with their lengths
 SAME = ("max_response_tokens", "temperature", "top_p")  # keys of the evaluation that lengths depend on
 COLUMNS = [
     *(*SECTION, "benchmark", "controlled", "static", "seeds", "problems"),
@@ -59,7 +57,7 @@ def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
         tokens_controlled, tokens_static : output tokens, mean over the problems.
         difference : mean over the problems of controlled - static, in tokens.
         relative : difference / tokens_static.
-        relative_low, relative_high : 95 % interval of `relative` over the problems, see `bootstrap_interval`.
+        relative_low, relative_high : 95 % interval of `relative` over the problems (`ratio_interval`).
         cut_off_rate_controlled, cut_off_rate_static : share of responses that the limit ended.
 
     Raises
@@ -78,28 +76,6 @@ def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
             what = {**dict(zip(SECTION, section, strict=True)), "benchmark": benchmark}
             rows += [what | row for row in _compare_arms(arms, benchmark)]
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def bootstrap_interval(difference: np.ndarray, static: np.ndarray) -> tuple[float, float]:
-    """The 95 % interval of mean(difference) / mean(static): percentile bootstrap over problems.
-
-    The same values in the same order have the same interval. A single problem has none: NaN, NaN.
-
-    Parameters
-    ----------
-    difference, static : array of shape (problems,)
-        The difference between the arms and the length in the static arm, in tokens; drawn together.
-    """
-    problems = len(difference)
-    if problems == 1:
-        return np.nan, np.nan
-    generator, ratios = np.random.default_rng(BOOTSTRAP_SEED), []
-    rows = max(1, DRAWN_AT_ONCE // problems)
-    for start in range(0, RESAMPLES, rows):
-        drawn = generator.integers(problems, size=(min(rows, RESAMPLES - start), problems))
-        ratios.append(difference[drawn].sum(axis=1) / static[drawn].sum(axis=1))
-    low, high = np.quantile(np.concatenate(ratios), [0.025, 0.975])
-    return float(low), float(high)
 
 
 def write_lengths(frame: pd.DataFrame, csv: str | Path, markdown: str | Path) -> None:
@@ -170,7 +146,7 @@ def _compare(controlled: list[Samples], static: list[Samples], benchmark: str) -
     for other in others:
         _check_comparable(first, other, benchmark)
     own, reference = (np.mean([samples.tokens for samples in arm], axis=0) for arm in (controlled, static))
-    low, high = bootstrap_interval(own - reference, reference)
+    low, high = ratio_interval(own - reference, reference)
     return {
         "problems": len(first.ids),
         "tokens_controlled": own.mean(),

@@ -90,14 +90,16 @@ def write_summary(folder: str | Path) -> dict[str, Any]:
 def summarize_results(results: str | Path) -> pd.DataFrame:
     """Summarize every run below a folder and write the tables over them into it, each as CSV and as Markdown.
 
-    They are summary, a line per run, and output_lengths (see `analysis.output_lengths.compare_lengths`). Runs that are
-    not complete are left out, each with a warning. Returns the first of them.
+    They are summary, a line per run; in tables/ those over arms (see `analysis.arm_tables`); and output_lengths (see
+    `analysis.output_lengths.compare_lengths`). Runs that are not complete are left out, each with a warning. Returns
+    the first of them.
 
     Raises
     ------
     UserError
         Where there is no complete run, or two of the same cell, and where output lengths cannot be compared.
     """
+    from analysis.arm_tables import write_arm_tables
     from analysis.output_lengths import compare_lengths, write_lengths
     from analysis.tables import add_ratios, read_summaries, write_tables
 
@@ -116,6 +118,7 @@ def summarize_results(results: str | Path) -> pd.DataFrame:
         raise UserError(f"{results} holds no complete run")
     frame = add_ratios(read_summaries(summaries))
     write_tables(frame, results / "summary.csv", results / "summary.md")
+    write_arm_tables(frame, results / "tables")
     lengths = compare_lengths(path.parent for path in summaries)
     write_lengths(lengths, results / "output_lengths.csv", results / "output_lengths.md")
     click.echo(f"{len(frame)} run{'s' if len(frame) > 1 else ''}: {results / 'summary.md'}")

@@ -112,7 +112,7 @@ def finished(trained):
     trained.write(SMALL)
 
 
-TABLES = {"tabulate": 1, "compare_lengths": 1}
+TABLES = {"tabulate": 1, "tabulate_arms": 1, "compare_lengths": 1}
 RUN = {"train": 1, "evaluate": 1, "summarize": 1, **TABLES}
 EVALUATIONS = {"evaluate": 2, "summarize": 2, **TABLES}
 BOTH = {"train": 2, **EVALUATIONS}

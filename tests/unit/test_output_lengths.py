@@ -6,14 +6,11 @@ import re
 import subprocess
 import sys
 
-import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 from click.testing import CliRunner
 
-import analysis.output_lengths as output_lengths
-from analysis.output_lengths import COLUMNS, NOTHING, bootstrap_interval, compare_lengths, main, to_markdown
+from analysis.output_lengths import COLUMNS, NOTHING, compare_lengths, main, to_markdown
 from analysis.summary import summarize_results
 from analysis.tables import MISSING
 from sagc.errors import UserError
@@ -97,66 +94,6 @@ def test_only_the_seeds_that_both_arms_have_count(tmp_path):
     assert (row["tokens_controlled"], row["tokens_static"], row["difference"]) == (20.0, 20.0, 0.0)
     assert (row["relative_low"], row["relative_high"]) == (-5 / 20, 5 / 20)  # a is 15 against 20, b is 25 against 20
     assert (row["cut_off_rate_controlled"], row["cut_off_rate_static"]) == (0.0, 0.25)
-
-
-def lengths_of(problems, seed=0):
-    """Two arms as they come: skewed lengths that go along with each other."""
-    generator = np.random.default_rng(seed)
-    static = generator.lognormal(3.5, 0.5, problems)
-    return static * generator.normal(0.95, 0.3, problems) - static, static
-
-
-def test_the_interval_is_that_of_a_plain_loop():
-    difference, static = lengths_of(37)
-    generator, ratios = np.random.default_rng(output_lengths.BOOTSTRAP_SEED), []
-    for _ in range(10_000):
-        drawn = generator.integers(37, size=37)
-        ratios.append(sum(difference[i] for i in drawn) / sum(static[i] for i in drawn))
-    ratios.sort()
-    place_low, place_high = 0.025 * 9_999, 0.975 * 9_999  # between two of the sorted values
-    expected = [np.interp(place, range(10_000), ratios) for place in (place_low, place_high)]
-    assert bootstrap_interval(difference, static) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("problems", [5, 60, 500])
-def test_the_interval_is_scipys(problems):
-    difference, static = lengths_of(problems)
-    reference = scipy.stats.bootstrap(
-        (difference, static),
-        lambda d, s, axis: d.sum(axis=axis) / s.sum(axis=axis),
-        paired=True,
-        n_resamples=10_000,
-        batch=1000,
-        method="percentile",
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    low, high = bootstrap_interval(difference, static)
-    width = high - low
-    assert low == pytest.approx(reference.low, abs=0.05 * width)
-    assert high == pytest.approx(reference.high, abs=0.05 * width)
-
-
-def test_the_interval_of_many_problems_is_the_normal_one():
-    difference, static = lengths_of(2000)
-    ratio = difference.mean() / static.mean()
-    error = np.std(difference - ratio * static) / static.mean() / 2000**0.5  # of a ratio, by the delta method
-    low, high = bootstrap_interval(difference, static)
-    assert low == pytest.approx(ratio - 1.96 * error, abs=0.1 * error)
-    assert high == pytest.approx(ratio + 1.96 * error, abs=0.1 * error)
-
-
-def test_pairing_is_kept():
-    """Where every problem is a tenth shorter, nothing is uncertain, however much the problems differ."""
-    static = np.array([10.0, 20.0, 400.0, 35.0])
-    assert bootstrap_interval(-0.1 * static, static) == pytest.approx((-0.1, -0.1))
-
-
-@pytest.mark.parametrize("at_once", [1, 1000, 10**7])
-def test_how_many_are_drawn_at_once_changes_nothing(monkeypatch, at_once):
-    difference, static = lengths_of(50)
-    expected = bootstrap_interval(difference, static)
-    monkeypatch.setattr(output_lengths, "DRAWN_AT_ONCE", at_once)
-    assert bootstrap_interval(difference, static) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_interval_is_the_same_again_and_beside_other_arms(tmp_path):

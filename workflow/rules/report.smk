@@ -44,6 +44,30 @@ rule tabulate:
         "{PYTHON} -m analysis.tables --csv {output.csv:q} --markdown {output.table:q} {input.summaries:q} > {log:q} 2>&1"
 
 
+rule tabulate_arms:
+    input:
+        table=rules.tabulate.output.csv,
+    output:
+        expand(
+            f"{RESULTS}/tables/{{file}}",
+            file=["arms.csv", "efficiency.md", "efficiency.tex", "accuracy.md", "accuracy.tex"],
+        ),
+    log:
+        log_of("tabulate_arms", "arms"),
+    benchmark:
+        benchmark_of("tabulate_arms", "arms")
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        folder=f"{RESULTS}/tables",
+    message:
+        "write the tables over arms and seeds to {params.folder}"
+    shell:
+        "{PYTHON} -m analysis.arm_tables --out {params.folder:q} {input.table:q} > {log:q} 2>&1"
+
+
 rule compare_lengths:
     input:
         configs=of_runs("config.json"),

@@ -1,0 +1,85 @@
+"""The arms of each model, algorithm and stack over their seeds: what training cost, and what came of it.
+
+An arm is compared with static 16, and with the best static arm: a fixed smaller size is often a strong baseline.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.statistics import difference_interval, mean_and_error, ratio_interval
+from analysis.tables import REFERENCE, SECTION, benchmarks
+
+COSTS = ("wall_s", "rollout_s", "tokens")  # compared as ratios
+MEANS = ("straggler_rate", "idle_fraction", "mean_group_size", *COSTS, "reward")
+BEST = "best_static"
+
+
+def summarize_arms(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per arm.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per run (see `analysis.summary.summarize_run`).
+
+    Returns
+    -------
+    DataFrame
+        model, algorithm, stack, group : the arm.
+        seeds : number of its runs.
+        X, X_se : mean over seeds and its standard error, of MEANS and every benchmark's accuracy; the error is NaN with
+        one seed.
+        best_static : the static size with the highest mean accuracy over the benchmarks (with the highest reward where
+        there is none); of two, the cheaper one.
+        C_vs_R, C_vs_R_low, C_vs_R_high : for each cost C and R in static16 and best_static, mean cost relative to the
+        mean of R over the seeds that both have, and its 95 % bootstrap interval over them.
+        A_vs_R, A_vs_R_low, A_vs_R_high : likewise for reward and accuracies, the difference.
+    """
+    qualities = ["reward", *(f"accuracy_{name}" for name in benchmarks(frame))]
+    rows = []
+    for section, cell in frame.groupby(SECTION, sort=False):
+        arms = {group: runs.set_index("seed") for group, runs in cell.groupby("group", sort=False)}
+        best = _best_static(arms, qualities)
+        for group, runs in arms.items():
+            row = {**dict(zip(SECTION, section, strict=True)), "group": group, "seeds": len(runs)}
+            for name in dict.fromkeys([*MEANS, *qualities]):
+                row[name], row[f"{name}_se"] = mean_and_error(runs[name].to_numpy(dtype=float))
+            row[BEST] = best
+            for label, reference in (("static16", REFERENCE), (BEST, best)):
+                row |= _against(runs, arms.get(reference), label, qualities)
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _best_static(arms: dict[str, pd.DataFrame], qualities: list[str]) -> str | None:
+    static = [group for group in arms if group.isdigit()]
+    decisive = qualities[1:] or qualities
+
+    def rank(group: str) -> tuple[float, float]:
+        return arms[group][decisive].mean(axis=None), -arms[group]["wall_s"].mean()
+
+    return max(static, key=rank, default=None)
+
+
+def _against(runs: pd.DataFrame, reference: pd.DataFrame | None, label: str, qualities: list[str]) -> dict[str, float]:
+    """Costs and qualities of an arm against another, over the seeds that both have."""
+    seeds = runs.index.intersection(reference.index) if reference is not None else []
+    row = {}
+    for name in (*COSTS, *qualities):
+        statistic, interval = (_ratio, ratio_interval) if name in COSTS else (_difference, difference_interval)
+        value, low, high = np.nan, np.nan, np.nan
+        if len(seeds):
+            own, other = (arm.loc[seeds, name].to_numpy(dtype=float) for arm in (runs, reference))
+            value, (low, high) = statistic(own, other), interval(own, other)
+        row |= {f"{name}_vs_{label}": value, f"{name}_vs_{label}_low": low, f"{name}_vs_{label}_high": high}
+    return row
+
+
+def _ratio(own: np.ndarray, other: np.ndarray) -> float:
+    return own.mean() / other.mean()
+
+
+def _difference(own: np.ndarray, other: np.ndarray) -> float:
+    return (own - other).mean()

@@ -1,0 +1,101 @@
+"""Arms over their seeds: against numbers by hand, and the tables to read and to print."""
+
+import math
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from test_tables import row
+
+from analysis.arm_tables import main, write_arm_tables
+from analysis.arms import summarize_arms
+
+
+def arms(*rows) -> dict[str, dict]:
+    frame = summarize_arms(pd.DataFrame(rows))
+    return {arm["group"]: arm for arm in frame.to_dict(orient="records")}
+
+
+def test_means_and_errors_by_hand():
+    found = arms(row("16", seed=0, wall=10.0), row("16", seed=1, wall=14.0), row("sagc", seed=0, wall=6.0))
+    assert (found["16"]["seeds"], found["16"]["wall_s"], found["16"]["wall_s_se"]) == (2, 12.0, 2.0)
+    assert (found["sagc"]["seeds"], found["sagc"]["wall_s"]) == (1, 6.0)
+    assert math.isnan(found["sagc"]["wall_s_se"])
+
+
+def test_comparisons_are_over_common_seeds():
+    found = arms(
+        row("16", seed=0, wall=10.0, accuracy_heldout=0.7),
+        row("16", seed=1, wall=20.0, accuracy_heldout=0.8),
+        row("16", seed=2, wall=99.0, accuracy_heldout=0.1),
+        row("sagc", seed=0, wall=6.0, accuracy_heldout=0.6),
+        row("sagc", seed=1, wall=6.0, accuracy_heldout=0.9),
+        row("sagc", seed=3, wall=99.0, accuracy_heldout=0.1),
+    )["sagc"]
+    assert found["wall_s_vs_static16"] == 12 / 30
+    # Of two pairs, a quarter of the resamples draws one of them twice.
+    assert (found["wall_s_vs_static16_low"], found["wall_s_vs_static16_high"]) == (6 / 20, 6 / 10)
+    assert found["accuracy_heldout_vs_static16"] == pytest.approx(0.0)
+    low, high = found["accuracy_heldout_vs_static16_low"], found["accuracy_heldout_vs_static16_high"]
+    assert (low, high) == (pytest.approx(-0.1), pytest.approx(0.1))
+
+
+def test_one_seed_has_no_interval():
+    found = arms(row("16", wall=10.0), row("sagc", wall=6.0))["sagc"]
+    assert found["wall_s_vs_static16"] == 0.6
+    assert math.isnan(found["wall_s_vs_static16_low"]) and math.isnan(found["reward_vs_static16_high"])
+
+
+def test_the_best_static_arm_is_the_most_accurate_and_then_the_cheapest():
+    rows = [row("4", wall=1.0, accuracy_heldout=0.7), row("8", wall=2.0, accuracy_heldout=0.8)]
+    rows += [row("16", wall=4.0, accuracy_heldout=0.8), row("sagc", wall=3.0, accuracy_heldout=0.9)]
+    found = arms(*rows)
+    assert {arm["best_static"] for arm in found.values()} == {"8"}
+    assert found["sagc"]["wall_s_vs_best_static"] == 1.5
+    assert found["sagc"]["accuracy_heldout_vs_best_static"] == pytest.approx(0.1)
+
+
+def test_without_benchmarks_the_reward_decides():
+    plain = [{k: v for k, v in row(g, reward=r).items() if "heldout" not in k} for g, r in (("4", 0.9), ("16", 0.8))]
+    assert arms(*plain)["16"]["best_static"] == "4"
+
+
+def test_without_a_static_arm_there_is_nothing_to_compare_with():
+    found = arms(row("sagc"), row("sagc-robust"))["sagc"]
+    assert found["best_static"] is None
+    assert math.isnan(found["tokens_vs_static16"]) and math.isnan(found["tokens_vs_best_static"])
+
+
+def test_every_cell_is_compared_with_its_own_arms():
+    frame = summarize_arms(pd.DataFrame([row("16", wall=8.0), row("16", wall=2.0, model="b"), row("4", model="b")]))
+    assert frame["wall_s_vs_static16"].tolist() == [1.0, 1.0, 5.0]
+
+
+def test_the_tables_say_what_they_show(tmp_path):
+    rows = [row(group, seed=seed, wall=3600.0 / (seed + 1)) for group in ("16", "sagc") for seed in (0, 1)]
+    write_arm_tables(pd.DataFrame(rows), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "accuracy.md",
+        "accuracy.tex",
+        "arms.csv",
+        "efficiency.md",
+        "efficiency.tex",
+    ]
+    efficiency = (tmp_path / "efficiency.md").read_text()
+    assert "0.750 \N{PLUS-MINUS SIGN} 0.250" in efficiency  # hours: 1 and a half
+    assert "1.00 [1.00, 1.00]" in efficiency
+    assert "There are 2 seeds of every arm" in efficiency and "The best static arm is 16." in efficiency
+    assert "+0.000 [+0.000, +0.000]" in (tmp_path / "accuracy.md").read_text()
+    latex = (tmp_path / "efficiency.tex").read_text()
+    assert r"0.750 $\pm$ 0.250" in latex and r"stragglers \%" in latex and latex.count("\\\\\n") == 3
+    assert len(pd.read_csv(tmp_path / "arms.csv")) == 2
+
+
+def test_the_command_reads_the_table_over_runs(tmp_path):
+    summary = tmp_path / "summary.csv"
+    pd.DataFrame([row("16"), row("sagc-robust")]).to_csv(summary, index=False)
+    assert CliRunner().invoke(main, ["--out", str(tmp_path / "tables"), str(summary)]).exit_code == 0
+    text = (tmp_path / "tables" / "efficiency.md").read_text()
+    assert "There is one seed of every arm" in text and "sagc-robust" in text
+    missing = CliRunner().invoke(main, ["--out", str(tmp_path), str(tmp_path / "none.csv")])
+    assert missing.exit_code == 2 and "none.csv cannot be read as a table" in missing.output
