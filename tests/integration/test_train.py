@@ -214,7 +214,7 @@ def small_disk(tmp_path):
 
 def test_model_or_data_that_is_missing_is_one_sentence(tmp_path, resolve, tiny_model, tiny_data):
     run = resolve()
-    with pytest.raises(UserError, match=r"training data .*nowhere\.jsonl does not exist"):
+    with pytest.raises(UserError, match=r"training prompts .*nowhere\.jsonl cannot be read: No such file"):
         train(run, tmp_path / "a", tiny_model, tiny_data / "nowhere.jsonl")
     with pytest.raises(UserError, match=r"model .* cannot be loaded"):
         train(run, tmp_path / "b", tmp_path / "nowhere", tiny_data / "train.jsonl")
