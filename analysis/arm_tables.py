@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis import Command
 from analysis.arms import BEST, summarize_arms
-from analysis.tables import MISSING, REFERENCE, SECTION, Column, benchmarks, legend, markdown_table
+from analysis.tables import MISSING, REFERENCE, SECTION, Column, benchmarks, legend, markdown_table, spread
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 
@@ -143,13 +143,11 @@ def _compared(name: str, label: str, form: str) -> Callable[[Row], str]:
 
 
 def _what_is_here(arms: pd.DataFrame) -> str:
-    fewest, most = arms["seeds"].min(), arms["seeds"].max()
-    if most == 1:
+    if arms["seeds"].max() == 1:
         return "There is one seed of every arm, so that no error and no interval can be given.\n"
-    spread = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return (
-        f"There are {spread} seeds of every arm. Intervals are percentile bootstraps over the seeds that both arms "
-        "have; of few seeds they are too narrow, and with one seed there is none.\n"
+        f"There are {spread(arms['seeds'])} seeds of every arm. Intervals are percentile bootstraps over the "
+        "seeds that both arms have; of few seeds they are too narrow, and with one seed there is none.\n"
     )
 
 

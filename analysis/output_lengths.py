@@ -21,7 +21,7 @@ import pandas as pd
 from analysis import Command
 from analysis.statistics import RESAMPLES, ratio_interval
 from analysis.summary import CELL, read_evaluation
-from analysis.tables import MISSING, SECTION, Column, decimals, legend, markdown_table, natural_order, percent
+from analysis.tables import MISSING, SECTION, Column, decimals, legend, markdown_table, natural_order, percent, spread
 from sagc.errors import UserError
 from sagc.jsonl import read_rows
 from sagc.run_folder import RunFolder, write_atomically
@@ -209,17 +209,15 @@ def _read_samples(run: EvaluatedRun, benchmark: str) -> Samples:
 
 def _what_is_here(frame: pd.DataFrame) -> str:
     """How many comparisons there are, and what cannot be said from them."""
-    fewest, most = frame["seeds"].min(), frame["seeds"].max()
-    if most == 1:
+    if frame["seeds"].max() == 1:
         limits = (
             "Every comparison is of one seed: its interval is over problems only, and does not say how another seed "
             "would have come out."
         )
     else:
-        spread = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         limits = (
-            f"A comparison is of {spread} seeds, taken as they are: its interval is over problems only, and does not "
-            "say how other seeds would have come out."
+            f"A comparison is of {spread(frame['seeds'])} seeds, taken as they are: its interval is over "
+            "problems only, and does not say how other seeds would have come out."
         )
     return (
         f"{len(frame)} comparison{'s' if len(frame) > 1 else ''}, a line each; all columns are in output_lengths.csv. "

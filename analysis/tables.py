@@ -169,19 +169,23 @@ def _number(value: float | None, decimals: int, scale: float = 1.0) -> str:
     return MISSING if pd.isna(value) else f"{value * scale:.{decimals}f}"
 
 
+def spread(counts: pd.Series) -> str:
+    """The numbers that counts take: "3", or "1 to 3"."""
+    fewest, most = counts.min(), counts.max()
+    return f"{fewest}" if fewest == most else f"{fewest} to {most}"
+
+
 def _what_is_here(frame: pd.DataFrame) -> str:
     """How many runs there are, and what cannot be said from them."""
     seeds = frame.groupby([*SECTION, "group"], sort=False).size()
-    fewest, most = seeds.min(), seeds.max()
     number = f"{len(frame)} run{'s' if len(frame) > 1 else ''}, a line each; all columns are in summary.csv."
-    if most == 1:
+    if seeds.max() == 1:
         limits = (
             "There is one seed of everything, so no interval over seeds can be given: ± is over a benchmark's problems "
             "and does not say how another seed would have come out."
         )
     else:
-        spread = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        limits = f"There are {spread} seeds of each; ± is over a benchmark's problems, not over seeds."
+        limits = f"There are {spread(seeds)} seeds of each; ± is over a benchmark's problems, not over seeds."
     return f"{number} {limits}\n"
 
 

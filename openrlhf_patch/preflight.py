@@ -13,7 +13,7 @@ import psutil
 from openrlhf_patch.flags import check_flags
 from openrlhf_patch.prompts import prompt_texts
 from sagc.config import RunConfig
-from sagc.doctor import missing_packages
+from sagc.doctor import gpu_count, missing_packages
 from sagc.errors import UserError
 from sagc.sections import OpenRLHFProfile
 
@@ -52,9 +52,7 @@ def upstream_flags() -> frozenset[str]:
 
 
 def _check_device(profile: OpenRLHFProfile) -> None:
-    import torch
-
-    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    devices = gpu_count()
     if profile.device == "cpu":
         if devices:
             raise UserError(

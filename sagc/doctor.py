@@ -5,6 +5,7 @@ import importlib.util
 import os
 import platform
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGES = (
@@ -61,7 +62,21 @@ def gpu() -> str:
 
 def missing_packages(stack: str) -> list[str]:
     """Packages that a stack imports and that are not installed."""
-    return [name for name in STACKS[stack] if importlib.util.find_spec(name) is None]
+    return not_installed(STACKS[stack])
+
+
+def not_installed(packages: Iterable[str]) -> list[str]:
+    """Those of the packages that cannot be imported here."""
+    return [name for name in packages if importlib.util.find_spec(name) is None]
+
+
+def gpu_count() -> int:
+    """GPUs that torch can use."""
+    if not_installed(["torch"]):
+        return 0
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def verdict(stack: str) -> str:

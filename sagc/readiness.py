@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagc.config import GridConfig, RunConfig
-from sagc.doctor import memory_gb, missing_packages
+from sagc.doctor import gpu_count, memory_gb, missing_packages, not_installed
 from sagc.errors import UserError
 from sagc.evaluation.problems import BENCHMARKS, problems_folder, read_source, task_file
 from sagc.sections import JobConfig
@@ -53,16 +52,12 @@ def needs(grid: GridConfig) -> Iterator[Need]:
 
 def _packages(grid: GridConfig, runs: list[RunConfig]) -> Iterator[Need]:
     wanted = {f"stack {stack}": missing_packages(stack) for stack in dict.fromkeys(run.cell.stack for run in runs)}
-    wanted[f"reward {grid.reward}"] = _not_installed(REWARD_PACKAGES.get(grid.reward, ()))
+    wanted[f"reward {grid.reward}"] = not_installed(REWARD_PACKAGES.get(grid.reward, ()))
     if grid.evaluation.benchmarks:
         backend = grid.evaluation.backend
-        wanted[f"evaluation backend {backend}"] = _not_installed(EVALUATION_PACKAGES[backend])
+        wanted[f"evaluation backend {backend}"] = not_installed(EVALUATION_PACKAGES[backend])
     for name, missing in wanted.items():
         yield Need(name, f"{', '.join(missing)} not installed" if missing else None)
-
-
-def _not_installed(packages: tuple[str, ...]) -> list[str]:
-    return [name for name in packages if importlib.util.find_spec(name) is None]
 
 
 def _models(runs: list[RunConfig]) -> Iterator[Need]:
@@ -172,21 +167,13 @@ def _profile_gpus(runs: list[RunConfig]) -> int:
 
 def _job(name: str, job: JobConfig, profile_gpus: int) -> Need:
     lacks = []
-    if (wanted := max(job.gpus, profile_gpus)) > (here := _gpus()):
+    if (wanted := max(job.gpus, profile_gpus)) > (here := gpu_count()):
         lacks.append(f"{wanted} GPUs, and {here} are here")
     if job.threads > (here := len(os.sched_getaffinity(0))):
         lacks.append(f"{job.threads} processors, and {here} are here")
     if job.mem_mb / 1e3 > memory_gb():
         lacks.append(f"{job.mem_mb / 1e3:.0f} GB of memory, and {memory_gb():.0f} are here")
     return Need(name, "needs " + "; ".join(lacks) if lacks else None)
-
-
-def _gpus() -> int:
-    if importlib.util.find_spec("torch") is None:
-        return 0
-    import torch
-
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def _disk(grid: GridConfig, runs: list[RunConfig]) -> Need:

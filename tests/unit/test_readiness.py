@@ -1,6 +1,7 @@
 """sagc.readiness: what a config needs that a machine lacks, precisely."""
 
 import copy
+import importlib.util
 import json
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ def small_machine(monkeypatch):
     """Two processors, 16 GB, no GPU, an empty cache, no network."""
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(readiness, "memory_gb", lambda: 16.0)
-    monkeypatch.setattr(readiness, "_gpus", lambda: 0)
+    monkeypatch.setattr(readiness, "gpu_count", lambda: 0)
     monkeypatch.setattr(readiness, "_cached", lambda *arguments: None)
     monkeypatch.setattr(readiness, "_on_the_hub", lambda *arguments: (None, "the Hub does not answer: ConnectError"))
 
@@ -108,8 +109,8 @@ def test_a_disk_that_is_too_small_is_named(local, monkeypatch):
 
 
 def test_packages_are_named(local, monkeypatch):
-    find = readiness.importlib.util.find_spec
-    monkeypatch.setattr(readiness.importlib.util, "find_spec", lambda name: None if name == "vllm" else find(name))
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "vllm" else find(name))
     local["evaluation"]["backend"] = "vllm"
     assert lacks(validate_grid(local)) == {"evaluation backend vllm": "vllm not installed"}
 
