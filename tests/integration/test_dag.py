@@ -148,6 +148,7 @@ def test_the_papers_grid_is_listed_on_any_machine(fresh, project):
         "evaluate qwen2.5-3b after dapo on openrlhf, group size 4, seed 0 (1 GPUs, 64000 MB, 600 minutes at most)",
     ):
         assert f": {job}\n" in listed
+    assert listed.count(" minutes at most)") == 3 * 32 + 2 + 1 + len(TABLES)  # of every job
     # The vanilla stack has a process per GPU, the openrlhf stack starts its own.
     commands = re.findall(r"-m sagc\.cli train results/paper/\S+", listed)
     several = re.findall(r"torch.distributed.run --standalone --nproc-per-node 8 -m sagc\.cli train (\S+)", listed)

@@ -14,11 +14,12 @@ rule write_data:
     resources:
         mem_mb=1000,
         runtime=10,
+        gpu=0,
     params:
         folder=DATA,
         seed=GRID.problems_seed,
     message:
-        "write the problems of the embedded task to {params.folder}"
+        "write the problems of the embedded task to {params.folder}" + ASKS
     shell:
         "{PYTHON} -c 'import sys; from sagc.tiny.data import write_datasets; write_datasets(sys.argv[1], int(sys.argv[2]))'"
         " {params.folder:q} {params.seed} > {log:q} 2>&1"
@@ -45,10 +46,11 @@ if GRID.data.type != "tiny":
         resources:
             mem_mb=2000,
             runtime=30,
+            gpu=0,
         params:
             source=lambda wildcards: source_of(GRID, wildcards.model).model_dump_json(),
         message:
-            "write the training prompts of {wildcards.model} to {output.prompts}"
+            "write the training prompts of {wildcards.model} to {output.prompts}" + ASKS
         shell:
             "{PYTHON} -m sagc.training_data --source {params.source:q} --out {output.prompts:q} > {log:q} 2>&1"
 
@@ -67,6 +69,7 @@ if GRID.data.type != "tiny":
         resources:
             mem_mb=2000,
             runtime=30,
+            gpu=0,
         params:
             template=lambda _: GRID.data.template or "{problem}",  # no wildcard
             benchmarks=json.dumps(
@@ -74,7 +77,7 @@ if GRID.data.type != "tiny":
             ),
             data=DATA,
         message:
-            "look for the benchmarks' problems among the training prompts, see {output.table}"
+            "look for the benchmarks' problems among the training prompts, see {output.table}" + ASKS
         shell:
             "{PYTHON} -m sagc.overlap {input.prompts:q} --template {params.template:q} --data {params.data:q}"
             " --benchmarks {params.benchmarks:q} --json {output.data:q} --markdown {output.table:q} > {log:q} 2>&1"

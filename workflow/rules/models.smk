@@ -24,7 +24,7 @@ rule warm_start:
         seed=lambda wildcards: GRID.models[wildcards.model].warm_start.seed,
         steps=warm_start_steps,
     message:
-        "make the embedded model {wildcards.model}"
+        "make the embedded model {wildcards.model}" + ASKS
     shell:
         ENVIRONMENT + " {PYTHON} -m sagc.tiny.warm_start --architecture {params.architecture} --seed {params.seed}"
         " {params.steps} --out {output.model:q} > {log:q} 2>&1"

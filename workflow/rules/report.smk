@@ -16,10 +16,11 @@ rule summarize:
     resources:
         mem_mb=1000,
         runtime=10,
+        gpu=0,
     params:
         folder=RUN,
     message:
-        "summarize {params.folder}"
+        "summarize {params.folder}" + ASKS
     shell:
         "{PYTHON} -m analysis.summary {params.folder:q} > {log:q} 2>&1"
 
@@ -38,8 +39,9 @@ rule tabulate:
     resources:
         mem_mb=1000,
         runtime=10,
+        gpu=0,
     message:
-        "write the table {output.table}"
+        "write the table {output.table}" + ASKS
     shell:
         "{PYTHON} -m analysis.tables --csv {output.csv:q} --markdown {output.table:q} {input.summaries:q} > {log:q} 2>&1"
 
@@ -60,10 +62,11 @@ rule tabulate_arms:
     resources:
         mem_mb=1000,
         runtime=10,
+        gpu=0,
     params:
         folder=f"{RESULTS}/tables",
     message:
-        "write the tables over arms and seeds to {params.folder}"
+        "write the tables over arms and seeds to {params.folder}" + ASKS
     shell:
         "{PYTHON} -m analysis.arm_tables --out {params.folder:q} {input.table:q} > {log:q} 2>&1"
 
@@ -83,10 +86,11 @@ rule compare_lengths:
     resources:
         mem_mb=1000,
         runtime=10,
+        gpu=0,
     params:
         folders=[f"{RESULTS}/{cell.path}" for cell in GRID.cells()],
     message:
-        "compare the output lengths in {output.table}"
+        "compare the output lengths in {output.table}" + ASKS
     shell:
         "{PYTHON} -m analysis.output_lengths --csv {output.csv:q} --markdown {output.table:q} {params.folders:q}"
         " > {log:q} 2>&1"
