@@ -1,5 +1,6 @@
 """The patches of a process without CUDA. Upstream: OpenRLHF 0.11.2, DeepSpeed 0.19.6."""
 
+import importlib
 import importlib.machinery
 import importlib.util
 import sys
@@ -80,7 +81,6 @@ def _replay_buffer() -> None:
 
 def _strategy() -> None:
     """The device mesh is asked for on "cuda"; DeepSpeed's fused Adam and shared-memory allreduce need a compiler."""
-    import deepspeed.comm.torch
     from openrlhf.utils.deepspeed import deepspeed as strategy
 
     mesh, train_config = strategy.init_device_mesh, strategy.get_train_ds_config
@@ -94,7 +94,8 @@ def _strategy() -> None:
 
     strategy.init_device_mesh = lambda device, *arguments, **options: mesh("cpu", *arguments, **options)
     strategy.get_train_ds_config = get_train_ds_config
-    deepspeed.comm.torch.build_shm_op = lambda: None
+    # Not `deepspeed.comm.torch`: the package imports PyTorch under the name of this module of its own.
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
 
 
 def _weight_sync() -> None:
