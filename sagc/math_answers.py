@@ -110,9 +110,15 @@ def _result(task: ProcessFuture) -> Check:
 @cache
 def _pool() -> ProcessPool:
     """Processes of this one, started when they are needed; a killed one is replaced."""
-    pool = ProcessPool(max_workers=min(4, os.cpu_count() or 1), context=multiprocessing.get_context("spawn"))
+    workers, spawn = min(4, os.cpu_count() or 1), multiprocessing.get_context("spawn")
+    pool = ProcessPool(max_workers=workers, context=spawn, initializer=_prepare)
     atexit.register(_stop, pool)
     return pool
+
+
+def _prepare() -> None:
+    """Import what a check needs, seconds on a busy machine, before the time of a first check runs."""
+    check("0", "0")
 
 
 def _stop(pool: ProcessPool) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import BrokenExecutor
 
 import pytest
 
-from sagc.math_answers import _begin, _begun, _pool, check_all, check_soon
+from sagc.math_answers import _begin, _begun, _pool, check, check_all, check_soon
 from sagc.rewards import reward_function
 
 HANGS = r"so it is $\boxed{9^{9^{9^{9}}}}$"
@@ -93,3 +93,12 @@ def test_a_check_that_was_begun_before_is_the_one_that_is_asked_for(monkeypatch)
     assert [check.correct for check in found] == [False, True, True]
     assert begun == [(r"\boxed{3}", "3"), (r"\boxed{4}", "3"), (r"\boxed{3}", "3")]  # the last one anew
     assert not _begun
+
+
+def test_the_imports_of_a_new_process_do_not_count_as_time_of_its_first_check():
+    pool = _pool.__wrapped__()  # one of its own
+    try:
+        assert pool.schedule(check, ("70", "70"), timeout=0.2).result().correct
+    finally:
+        pool.stop()
+        pool.join()
