@@ -1,4 +1,4 @@
-"""The DAG: warm start -> train -> evaluate -> summarize -> tables.
+"""The DAG: warm start -> train -> evaluate -> summarize -> tables, report.
 
 `snakemake --cores all` runs the grid of config/config.yaml; `--configfile FILE` puts another config in its place, and
 `--config key=value` changes single keys of either. Nothing trains before the whole config is found valid.
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sagc.config import read_yaml, validate_grid
 from sagc.errors import UserError
+from sagc.scalars import check as check_logging
 
 PROJECT = Path(str(workflow.basedir))
 DEFAULT_CONFIG = PROJECT / "config" / "config.yaml"
@@ -30,6 +31,7 @@ if not workflow.overwrite_configfiles:
 
 
 GRID = checked(validate_grid, config, source=" ".join(map(str, workflow.configfiles)))
+checked(check_logging, GRID.logging)
 
 
 include: "workflow/rules/common.smk"
@@ -47,6 +49,8 @@ localrules:
     tabulate,
     tabulate_arms,
     compare_lengths,
+    list_runs,
+    report,
 
 
 rule all:
@@ -57,7 +61,9 @@ rule all:
         arms=rules.tabulate_arms.output,
         lengths=f"{RESULTS}/output_lengths.md",
         lengths_csv=f"{RESULTS}/output_lengths.csv",
+        lengths_latex=f"{RESULTS}/output_lengths.tex",
         overlap=OVERLAP,
+        report=rules.report.output,
 
 
 onstart:
@@ -65,7 +71,7 @@ onstart:
 
 
 onsuccess:
-    say(f"all done; the table is {RESULTS}/summary.md, output lengths are compared in {RESULTS}/output_lengths.md")
+    say(f"all done; open {RESULTS}/report.html in a browser; the table over all runs is {RESULTS}/summary.md")
     say(f"next: add seeds or runs to {workflow.configfiles[0]} and run the same command again; only those are run")
 
 

@@ -5,23 +5,31 @@ python -m analysis.arm_tables --out results/tables results/summary.csv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 import pandas as pd
 
 from analysis import Command
 from analysis.arms import BEST, summarize_arms
-from analysis.tables import MISSING, REFERENCE, SECTION, Column, benchmarks, legend, markdown_table, spread
+from analysis.markup import (
+    MISSING,
+    PLUS_MINUS,
+    Column,
+    latex_table,
+    legend,
+    markdown_table,
+    named,
+    spread,
+    with_error,
+    with_interval,
+)
+from analysis.tables import REFERENCE, SECTION, benchmarks
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 
-Row = dict[str, Any]
 INTERVAL = "with a 95 % interval over seeds"
-PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
-LATEX = {PLUS_MINUS: r"$\pm$", MISSING: "--"}  # after what LaTeX itself wants escaped
 
 
 def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
@@ -36,7 +44,7 @@ def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
         ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs))),
     ):
         write_atomically(folder / f"{name}.md", to_markdown(arms, title, columns))
-        write_atomically(folder / f"{name}.tex", to_latex(arms, columns))
+        write_atomically(folder / f"{name}.tex", latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1))
 
 
 def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column]) -> str:
@@ -52,30 +60,21 @@ def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column]) -> st
     return "\n".join(parts)
 
 
-def to_latex(arms: pd.DataFrame, columns: Sequence[Column]) -> str:
-    """A tabular for booktabs, with the cell of every arm in its first columns."""
-    named = [Column(name, "", lambda row, name=name: row[name]) for name in SECTION]
-    rows = arms.to_dict(orient="records")
-    text = pd.DataFrame({column.title: [column.text(row) for row in rows] for column in (*named, *columns)})
-    latex = text.to_latex(index=False, escape=True, column_format="l" * 4 + "r" * (len(columns) - 1))
-    for character, command in LATEX.items():
-        latex = latex.replace(character, command)
-    return latex
-
-
 def efficiency_columns() -> list[Column]:
     """What training cost."""
     return [
         *_first_columns(),
         Column(
-            "stragglers %", "groups generated whose max / median length exceeds tau", _mean("straggler_rate", 1, 100)
+            "stragglers %",
+            "groups generated whose max / median length exceeds tau",
+            with_error("straggler_rate", 1, 100),
         ),
-        Column("idle %", "decode slots that waited for the longest response", _mean("idle_fraction", 1, 100)),
-        Column("mean G", "group size, mean over steps", _mean("mean_group_size", 1)),
-        Column("hours", "of all training steps, checkpoints excluded", _mean("wall_s", 3, 1 / 3600)),
-        Column("rollout, hours", "of which generating and scoring responses", _mean("rollout_s", 3, 1 / 3600)),
-        Column("tokens, M", "millions of tokens generated in training", _mean("tokens", 3, 1e-6)),
-        Column("reward", "training reward at the end", _mean("reward", 3)),
+        Column("idle %", "decode slots that waited for the longest response", with_error("idle_fraction", 1, 100)),
+        Column("mean G", "group size, mean over steps", with_error("mean_group_size", 1)),
+        Column("hours", "of all training steps, checkpoints excluded", with_error("wall_s", 3, 1 / 3600)),
+        Column("rollout, hours", "of which generating and scoring responses", with_error("rollout_s", 3, 1 / 3600)),
+        Column("tokens, M", "millions of tokens generated in training", with_error("tokens", 3, 1e-6)),
+        Column("reward", "training reward at the end", with_error("reward", 3)),
         *(_ratio(f"{short} / {REFERENCE}", name, "static16") for name, short in COSTS.items()),
         *(_ratio(f"{short} / best", name, BEST) for name, short in COSTS.items()),
     ]
@@ -88,7 +87,7 @@ def accuracy_columns(names: list[str]) -> list[Column]:
     for name, short in values.items():
         legend_ = "training reward at the end" if name == "reward" else f"accuracy on {short}, avg@k"
         columns += [
-            Column(short, legend_, _mean(name, 3)),
+            Column(short, legend_, with_error(name, 3)),
             _difference(f"{short} - {REFERENCE}", name, "static16"),
             _difference(f"{short} - best", name, BEST),
         ]
@@ -101,45 +100,20 @@ COSTS = {"wall_s": "hours", "rollout_s": "rollout", "tokens": "tokens"}
 def _first_columns() -> list[Column]:
     return [
         Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
-        Column(
-            "seeds", "how many; a value is their mean \N{PLUS-MINUS SIGN} its standard error", lambda r: str(r["seeds"])
-        ),
+        Column("seeds", f"how many; a value is their mean {PLUS_MINUS} its standard error", lambda r: str(r["seeds"])),
     ]
 
 
-def _mean(name: str, decimals: int, scale: float = 1.0) -> Callable[[Row], str]:
-    def text(row: Row) -> str:
-        value, error = row[name], row[f"{name}_se"]
-        if pd.isna(value):
-            return MISSING
-        spread = "" if pd.isna(error) else f" {PLUS_MINUS} {error * scale:.{decimals}f}"
-        return f"{value * scale:.{decimals}f}{spread}"
-
-    return text
-
-
 def _ratio(title: str, name: str, label: str) -> Column:
-    return Column(title, f"relative to {_called(label)}, {INTERVAL}", _compared(name, label, ".2f"))
+    return Column(title, f"relative to {_called(label)}, {INTERVAL}", with_interval(f"{name}_vs_{label}", ".2f"))
 
 
 def _difference(title: str, name: str, label: str) -> Column:
-    return Column(title, f"minus that of {_called(label)}, {INTERVAL}", _compared(name, label, "+.3f"))
+    return Column(title, f"minus that of {_called(label)}, {INTERVAL}", with_interval(f"{name}_vs_{label}", "+.3f"))
 
 
 def _called(label: str) -> str:
     return f"static {REFERENCE}" if label == "static16" else "the best static arm"
-
-
-def _compared(name: str, label: str, form: str) -> Callable[[Row], str]:
-    key = f"{name}_vs_{label}"
-
-    def text(row: Row) -> str:
-        value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
-        if pd.isna(value):
-            return MISSING
-        return f"{value:{form}}" + ("" if pd.isna(low) else f" [{low:{form}}, {high:{form}}]")
-
-    return text
 
 
 def _what_is_here(arms: pd.DataFrame) -> str:

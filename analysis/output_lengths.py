@@ -1,6 +1,6 @@
 """Are outputs shorter after straggler-aware control? Controlled arms against static ones, problem by problem.
 
-    python -m analysis.output_lengths --csv results/output_lengths.csv --markdown results/output_lengths.md RUN_DIR ...
+    python -m analysis.output_lengths --csv lengths.csv --markdown lengths.md --latex lengths.tex RUN_DIR ...
 
 Both arms answered the same problems of a benchmark, so what is compared is paired, a difference per problem: how much
 the problems differ from each other cancels out of it. Lengths in training are not here but in summary.csv.
@@ -19,9 +19,20 @@ import numpy as np
 import pandas as pd
 
 from analysis import Command
+from analysis.markup import (
+    MISSING,
+    Column,
+    decimals,
+    latex_table,
+    legend,
+    markdown_table,
+    named,
+    percent,
+    spread,
+)
 from analysis.statistics import RESAMPLES, ratio_interval
 from analysis.summary import CELL, read_evaluation
-from analysis.tables import MISSING, SECTION, Column, decimals, legend, markdown_table, natural_order, percent, spread
+from analysis.tables import SECTION, natural_order
 from sagc.errors import UserError
 from sagc.jsonl import read_rows
 from sagc.run_folder import RunFolder, write_atomically
@@ -78,10 +89,11 @@ def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def write_lengths(frame: pd.DataFrame, csv: str | Path, markdown: str | Path) -> None:
-    """Write the comparison as CSV (all columns) and as Markdown (see `to_markdown`), each whole or not."""
+def write_lengths(frame: pd.DataFrame, csv: str | Path, markdown: str | Path, latex: str | Path) -> None:
+    """Write the comparison as CSV (all columns), as Markdown (see `to_markdown`) and as LaTeX, each whole or not."""
     write_atomically(Path(csv), frame.to_csv(index=False))
     write_atomically(Path(markdown), to_markdown(frame))
+    write_atomically(Path(latex), latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 3))
 
 
 def to_markdown(frame: pd.DataFrame) -> str:
@@ -253,10 +265,11 @@ READ = [
 @click.command(cls=Command)
 @click.option("--csv", type=click.Path(path_type=Path), required=True, help="Comparison with every column.")
 @click.option("--markdown", type=click.Path(path_type=Path), required=True, help="Comparison to read.")
+@click.option("--latex", type=click.Path(path_type=Path), required=True, help="Comparison to print.")
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
-def main(csv: Path, markdown: Path, run_dirs: tuple[Path, ...]) -> None:
+def main(csv: Path, markdown: Path, latex: Path, run_dirs: tuple[Path, ...]) -> None:
     """Compare the output lengths of the evaluated runs in RUN_DIRS."""
-    write_lengths(compare_lengths(run_dirs), csv, markdown)
+    write_lengths(compare_lengths(run_dirs), csv, markdown, latex)
 
 
 if __name__ == "__main__":

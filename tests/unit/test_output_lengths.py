@@ -149,13 +149,14 @@ def test_nothing_to_compare_is_said(tmp_path, runs):
     assert (done.exit_code, done.output) == (0, "")
     assert (tmp_path / "o.md").read_text() == f"# Output lengths\n\n{NOTHING}\n"
     assert (tmp_path / "o.csv").read_text() == ",".join(COLUMNS) + "\n"
+    assert "cut off \\%" in (tmp_path / "o.tex").read_text()
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
 
 def call(folder, *runs):
-    arguments = ["--csv", folder / "o.csv", "--markdown", folder / "o.md", *runs]
+    arguments = ["--csv", folder / "o.csv", "--markdown", folder / "o.md", "--latex", folder / "o.tex", *runs]
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
@@ -193,7 +194,10 @@ def test_the_files_of_a_comparison(tmp_path):
     table = pd.read_csv(tmp_path / "o.csv")
     assert table.columns.tolist() == COLUMNS
     assert table["difference"].tolist() == [-6.0, 0.0]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "o.md", "results"]
+    *_, first, _, bottom, _ = (tmp_path / "o.tex").read_text().splitlines()
+    assert first.startswith(r"tiny & grpo & vanilla & heldout & sagc & 16 & 21.5 & 27.5 & -6.0 &")
+    assert bottom == r"\bottomrule"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "o.md", "o.tex", "results"]
 
 
 def test_what_the_interval_does_not_say_is_said(tmp_path):
@@ -227,6 +231,7 @@ def test_summarize_writes_the_comparison_too(tmp_path, monkeypatch):
     assert frame["group"].tolist() == ["4", "sagc"]
     assert pd.read_csv(tmp_path / "output_lengths.csv")["static"].tolist() == [4]
     assert "1 comparison" in (tmp_path / "output_lengths.md").read_text()
+    assert "heldout & sagc & 4" in (tmp_path / "output_lengths.tex").read_text()
 
 
 TRAINED = dict.fromkeys(
@@ -308,7 +313,7 @@ def test_missing_samples_are_named(tmp_path):
 
 def test_the_command_refuses_in_one_sentence(tmp_path, project):
     command = [sys.executable, "-m", "analysis.output_lengths", "--csv", tmp_path / "o.csv"]
-    command += ["--markdown", tmp_path / "o.md", tmp_path]
+    command += ["--markdown", tmp_path / "o.md", "--latex", tmp_path / "o.tex", tmp_path]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Error: {tmp_path} is not a run folder: it has no config.json\n"

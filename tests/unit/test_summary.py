@@ -175,7 +175,7 @@ def test_a_repeated_step_is_refused(tmp_path):
 
 
 def test_rounds_that_do_not_fit_the_groups_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"step 1: rounds of \[3\] groups, but 2 groups"):
+    with pytest.raises(UserError, match=r"line 1: not a step record \(rounds of \[3\] groups, but 2 groups"):
         summarize_run(make_run(tmp_path / "run", [record(1, [[1, 1], [1, 1]], rounds=[3])]))
 
 

@@ -1,4 +1,4 @@
-"""From run folders to one row per run, and to the tables over all runs."""
+"""From run folders to one row per run, to the tables over all runs, and to the report."""
 
 
 rule summarize:
@@ -29,8 +29,8 @@ rule tabulate:
     input:
         summaries=of_runs("summary.json"),
     output:
-        table=f"{RESULTS}/summary.md",
-        csv=f"{RESULTS}/summary.csv",
+        table=report(f"{RESULTS}/summary.md", caption="../report/runs.rst", category="Tables"),
+        csv=report(f"{RESULTS}/summary.csv", caption="../report/runs.rst", category="Tables"),
     log:
         log_of("tabulate", "summary"),
     benchmark:
@@ -78,6 +78,7 @@ rule compare_lengths:
     output:
         table=f"{RESULTS}/output_lengths.md",
         csv=f"{RESULTS}/output_lengths.csv",
+        latex=f"{RESULTS}/output_lengths.tex",
     log:
         log_of("compare_lengths", "output_lengths"),
     benchmark:
@@ -92,5 +93,62 @@ rule compare_lengths:
     message:
         "compare the output lengths in {output.table}" + ASKS
     shell:
-        "{PYTHON} -m analysis.output_lengths --csv {output.csv:q} --markdown {output.table:q} {params.folders:q}"
-        " > {log:q} 2>&1"
+        "{PYTHON} -m analysis.output_lengths --csv {output.csv:q} --markdown {output.table:q} --latex {output.latex:q}"
+        " {params.folders:q} > {log:q} 2>&1"
+
+
+rule list_runs:
+    output:
+        f"{RESULTS}/grid.json",
+    log:
+        log_of("list_runs", "grid"),
+    benchmark:
+        benchmark_of("list_runs", "grid")
+    priority: 1000  # there from the start, so that a report of an unfinished grid knows what is missing
+    threads: 1
+    resources:
+        mem_mb=100,
+        runtime=5,
+        gpu=0,
+    params:
+        runs=json.dumps({"runs": [cell.model_dump() for cell in GRID.cells()]}),
+    message:
+        "list the grid's runs in {output}" + ASKS
+    shell:
+        "printf '%s\\n' {params.runs:q} > {output:q} 2> {log:q}"
+
+
+rule report:
+    input:
+        runs=rules.list_runs.output,
+        configs=of_runs("config.json"),
+        traces=of_runs("trace.jsonl"),
+        evaluations=of_runs("eval/evaluation.json"),
+    output:
+        page=report(f"{RESULTS}/report.html", caption="../report/page.rst", category="Report"),
+        figures=report(
+            directory(f"{RESULTS}/figures"),
+            patterns=["{name}.svg"],
+            caption="../report/figure.rst",
+            category="Figures",
+        ),
+        tables=expand(
+            f"{RESULTS}/tables/{{table}}.{{kind}}",
+            table=["equal_cost", "pareto", "savings", "published"],
+            kind=["csv", "md", "tex"],
+        ),
+    log:
+        log_of("report", "report"),
+    benchmark:
+        benchmark_of("report", "report")
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=20,
+        gpu=0,
+    params:
+        results=RESULTS,
+    message:
+        "write the report {output.page}" + ASKS
+    shell:
+        "{PYTHON} -m analysis.report.build {params.results:q} > {log:q} 2>&1"

@@ -1,0 +1,413 @@
+"""Arms at equal cost: time to a given accuracy, accuracy at a given time, and the front of accuracy against hours.
+
+Every arm does the same number of steps, and the quick ones are done early: the end of training alone compares them at
+unequal cost. What is compared is the curve of the training reward, the outcome reward of the step's responses as a
+trailing mean over ten steps. The first nine steps are means over what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.markup import (
+    MISSING,
+    PLUS_MINUS,
+    Column,
+    Row,
+    latex_table,
+    legend,
+    markdown_table,
+    named,
+    spread,
+    with_error,
+    with_interval,
+)
+from analysis.runs import RunResults
+from analysis.statistics import difference_interval, mean_and_error, ratio_interval
+from analysis.summary import LAST_STEPS
+from analysis.tables import REFERENCE, SECTION, benchmarks
+from sagc.run_folder import write_atomically
+
+Section = tuple[str, str, str]
+Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
+FRONT = "front_"
+COMPARED = [
+    *(*SECTION, "group", "seeds", "reference", "target", "reached", "time_to_target_s", "time_to_target_s_se"),
+    *("time_vs_reference", "time_vs_reference_low", "time_vs_reference_high"),
+    *("budget_s", "reward_at_budget", "reward_at_budget_se"),
+    *("reward_vs_reference", "reward_vs_reference_low", "reward_vs_reference_high"),
+]
+NOTHING = "There is nothing to compare: no run was found.\n"
+
+
+def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
+    """One row per arm, of the runs that are trained to their end; all NaN where an arm has none.
+
+    Parameters
+    ----------
+    runs : sequence of RunResults
+        In natural order, as `analysis.runs.load_results` gives them.
+
+    Returns
+    -------
+    DataFrame
+        model, algorithm, stack, group : the arm.
+        seeds : number of its runs that are trained to their end.
+        reference : the group that the arms of a cell are compared with: static 16, or the largest static size where
+        it has no trained run; None where no static arm has.
+        target : reward, the reference's mean over seeds of the curve's last value. The same for the whole cell.
+        reached : number of seeds whose run reached the target (see `time_to`).
+        time_to_target_s, time_to_target_s_se : seconds of training, mean over these seeds and its standard error.
+        time_vs_reference, _low, _high : mean time relative to the reference's over the seeds in which both reached the
+        target, and its 95 % bootstrap interval over them.
+        budget_s : seconds of training that every run of the cell has had: when its quickest run ended.
+        reward_at_budget, reward_at_budget_se : the curve's value then (see `reward_at`), mean over seeds and error.
+        reward_vs_reference, _low, _high : mean difference to the reference's then, over common seeds, and its interval.
+        wall_s, wall_s_se : seconds of all steps.
+        reward, accuracy_B, and their _se : the curve's last value, and accuracy on each benchmark B of the seeds that
+        are evaluated.
+        front_reward, front_B : whether the arm is on the cell's front of that against wall_s (see `pareto_front`).
+    """
+    names = benchmarks(pd.DataFrame([run.summary for run in runs if run.summary]))
+    qualities = {"reward": "reward", **{name: f"accuracy_{name}" for name in names}}
+    ends = ["wall_s", *qualities.values()]
+    rows = []
+    for section, arms in arms_by_cell(runs).items():
+        cell = _cell_rows(section, arms, ends)
+        for name, column in qualities.items():
+            front = pareto_front(*(np.array([row[key] for row in cell]) for key in ("wall_s", column)))
+            cell = [row | {FRONT + name: bool(is_on)} for row, is_on in zip(cell, front, strict=True)]
+        rows += cell
+    measured = (column for name in ends for column in (name, f"{name}_se"))
+    return pd.DataFrame(rows, columns=[*COMPARED, *measured, *(FRONT + name for name in qualities)])
+
+
+def arms_by_cell(runs: Sequence[RunResults]) -> dict[Section, Arms]:
+    """The runs per model, algorithm and stack, and there per group and seed."""
+    cells: dict[Section, Arms] = {}
+    for run in runs:
+        section = tuple(run.cell[name] for name in SECTION)
+        cells.setdefault(section, {}).setdefault(run.cell["group"], {})[run.cell["seed"]] = run
+    return cells
+
+
+def trained(seeds: dict[int, RunResults]) -> dict[int, RunResults]:
+    """The runs of an arm that have done all their steps."""
+    return {seed: run for seed, run in seeds.items() if len(run.steps) >= max(1, run.planned_steps)}
+
+
+# The reward curve ----------------------------------------------------------------------------------------------------
+
+
+def reward_curve(steps: pd.DataFrame) -> np.ndarray:
+    """The trailing mean of the reward over ten steps, of shape (steps,); NaN where none of them has a reward."""
+    return steps["reward"].rolling(LAST_STEPS, min_periods=1).mean().to_numpy()
+
+
+def time_to(steps: pd.DataFrame, target: float) -> float:
+    """Seconds of training until the reward has reached a target; NaN where it never does.
+
+    It has at the first step where the mean over the ten steps up to it is at the target, and the mean over the ten
+    after it, too. A lucky step, or ten of them, would win the first of these and not the second, which shares no
+    response with it. Towards the end fewer steps come after, and after the last none, so that there the curve decides:
+    the target is a value of this kind, too.
+    """
+    after = steps["reward"][::-1].rolling(LAST_STEPS, min_periods=1).mean()[::-1].shift(-1).to_numpy()
+    reached = (reward_curve(steps) >= target) & ~(after < target)  # nothing after is NaN, and not below
+    return float(steps["elapsed_s"].to_numpy()[reached.argmax()]) if reached.any() else np.nan
+
+
+def reward_at(steps: pd.DataFrame, seconds: float) -> float:
+    """The curve's value at the last step that had ended after so many seconds of training; NaN before the first."""
+    done = int((steps["elapsed_s"] <= seconds).sum())
+    return float(reward_curve(steps)[done - 1]) if done else np.nan
+
+
+# The front -----------------------------------------------------------------------------------------------------------
+
+
+def pareto_front(hours: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
+    """Whether no other point is at least as good in both, less time and more accuracy, and better in one.
+
+    Parameters
+    ----------
+    hours, accuracy : numpy.ndarray
+        (points,) in any unit. A point with a NaN is never on the front, and keeps no other from it. Of two equal
+        points both or neither are on it.
+
+    Returns
+    -------
+    numpy.ndarray
+        (points,) of bool.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from analysis.equal_cost import pareto_front
+    >>> pareto_front(np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.7, 0.6]))
+    array([ True,  True, False])
+    """
+    no_worse = (hours <= hours[:, None]) & (accuracy >= accuracy[:, None])  # [i, j]: j against i
+    better = (hours < hours[:, None]) | (accuracy > accuracy[:, None])
+    return ~(no_worse & better).any(axis=1) & ~np.isnan(hours) & ~np.isnan(accuracy)
+
+
+def dominated_by(frame: pd.DataFrame) -> pd.DataFrame:
+    """The static arms that are at least as good as a controlled arm, in no more time, by the means over seeds.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        See `equal_cost`.
+
+    Returns
+    -------
+    DataFrame
+        model, algorithm, stack, group : the controlled arm.
+        quality : reward, or a benchmark.
+        static : the static arm that is at least as good in it; no row where there is none.
+        time_ratio : the static arm's seconds over the controlled arm's, at most 1.
+        difference : the static arm's reward or accuracy minus the controlled arm's, at least 0.
+    """
+    rows = []
+    for section, cell in frame.groupby(SECTION, sort=False):
+        arms = cell.to_dict(orient="records")
+        for own in (arm for arm in arms if not arm["group"].isdigit()):
+            for name, column in _qualities(frame).items():
+                for static in (arm for arm in arms if arm["group"].isdigit()):
+                    if static["wall_s"] <= own["wall_s"] and static[column] >= own[column]:
+                        row = {"group": own["group"], "quality": name, "static": static["group"]}
+                        row["time_ratio"] = static["wall_s"] / own["wall_s"]
+                        row["difference"] = static[column] - own[column]
+                        rows.append(dict(zip(SECTION, section, strict=True)) | row)
+    return pd.DataFrame(rows, columns=[*SECTION, "group", "quality", "static", "time_ratio", "difference"])
+
+
+# Rows of a cell ------------------------------------------------------------------------------------------------------
+
+
+def _cell_rows(section: Section, arms: Arms, ends: Sequence[str]) -> list[Row]:
+    """The rows of `equal_cost` of one cell, without the front."""
+    arms = {group: trained(seeds) for group, seeds in arms.items()}
+    reference = _reference(arms)
+    target = _mean(reward_curve(run.steps)[-1] for run in arms.get(reference, {}).values())[0]
+    budget = min((run.steps["elapsed_s"].iloc[-1] for seeds in arms.values() for run in seeds.values()), default=np.nan)
+    measured = {
+        group: pd.DataFrame(
+            {seed: _measure(run, target, budget, ends) for seed, run in seeds.items()},
+            index=["time_to_target_s", "reward_at_budget", *ends],
+            dtype=float,
+        ).T
+        for group, seeds in arms.items()
+    }
+    rows = []
+    for group, own in measured.items():
+        row = dict(zip(SECTION, section, strict=True)) | {"group": group, "seeds": len(own), "reference": reference}
+        row |= {"target": target, "reached": int(own["time_to_target_s"].notna().sum()), "budget_s": budget}
+        for name in own.columns:
+            row[name], row[f"{name}_se"] = _mean(own[name])
+        rows.append(row | _against(own, measured.get(reference)))
+    return rows
+
+
+def _reference(arms: Arms) -> str | None:
+    static = [group for group, seeds in arms.items() if group.isdigit() and seeds]
+    return REFERENCE if REFERENCE in static else max(static, key=int, default=None)
+
+
+def _measure(run: RunResults, target: float, budget: float, ends: Sequence[str]) -> dict[str, float | None]:
+    at_end = {"wall_s": run.steps["elapsed_s"].iloc[-1], "reward": reward_curve(run.steps)[-1]}
+    return {
+        "time_to_target_s": time_to(run.steps, target),
+        "reward_at_budget": reward_at(run.steps, budget),
+        **{name: at_end[name] if name in at_end else (run.summary or {}).get(name) for name in ends},
+    }
+
+
+def _mean(values: Iterable[float]) -> tuple[float, float]:
+    """Mean and standard error of the values that are there; NaN, NaN where none is."""
+    values = pd.Series(list(values), dtype=float).dropna().to_numpy()
+    return mean_and_error(values) if len(values) else (np.nan, np.nan)
+
+
+def _against(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, float]:
+    """Time as a ratio and reward as a difference, over the seeds in which both arms have it."""
+    row = {}
+    for name, measure in (("time", "time_to_target_s"), ("reward", "reward_at_budget")):
+        value, low, high = np.nan, np.nan, np.nan
+        pairs = pd.DataFrame() if reference is None else pd.concat([own[measure], reference[measure]], axis=1).dropna()
+        if len(pairs):
+            one, other = pairs.to_numpy().T
+            ratio = measure == "time_to_target_s"
+            value = one.mean() / other.mean() if ratio else (one - other).mean()
+            low, high = (ratio_interval if ratio else difference_interval)(one, other)
+        row |= {f"{name}_vs_reference": value, f"{name}_vs_reference_low": low, f"{name}_vs_reference_high": high}
+    return row
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def write_equal_cost(frame: pd.DataFrame, folder: Path) -> None:
+    """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not; `frame` as of `equal_cost`."""
+    front = [name for name in frame.columns if name not in COMPARED]
+    for name, text, columns, read in (
+        ("equal_cost", cost_markdown(frame), COMPARED, COST_COLUMNS),
+        ("pareto", pareto_markdown(frame), [*SECTION, "group", "seeds", *front], pareto_columns(frame)),
+    ):
+        write_atomically(folder / f"{name}.csv", frame[columns].to_csv(index=False))
+        write_atomically(folder / f"{name}.md", text)
+        latex = latex_table(frame, [*named(SECTION), *read], left=len(SECTION) + 1)
+        write_atomically(folder / f"{name}.tex", latex)
+
+
+def cost_markdown(frame: pd.DataFrame) -> str:
+    """One section per model, algorithm and stack, one line per arm, and a legend."""
+    parts = ["# Arms at equal cost\n"]
+    if frame.empty:
+        return "\n".join([*parts, NOTHING])
+    parts.append(_what_is_here(frame))
+    for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
+        parts += [f"## {model}, {algorithm}, {stack}\n", markdown_table(rows, COST_COLUMNS), _what_is_given(rows)]
+    parts.append(legend(COST_COLUMNS))
+    parts.append(
+        f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
+        f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
+        f"target, and the mean over the {LAST_STEPS} after it (fewer towards the end), too: one lucky step does not "
+        "win. The target is where the reference ended, so that one that is still getting better reaches it late. An "
+        "arm that has not reached it might with more steps: all arms did the same number.\n"
+    )
+    parts.append(f"{MISSING} stands for what there is not, such as a comparison without an arm to compare with.\n")
+    return "\n".join(parts)
+
+
+def pareto_markdown(frame: pd.DataFrame) -> str:
+    """One section per model, algorithm and stack: every arm, and the static arms that dominate a controlled one."""
+    parts = ["# Accuracy against hours\n"]
+    if frame.empty:
+        return "\n".join([*parts, NOTHING])
+    parts.append(_what_is_here(frame))
+    columns, dominated = pareto_columns(frame), dominated_by(frame)
+    for section, rows in frame.groupby(SECTION, sort=False):
+        parts += [f"## {', '.join(section)}\n", markdown_table(rows, columns)]
+        beaten = dominated[(dominated[SECTION] == list(section)).all(axis=1)]
+        parts += [_dominance(row, rows, beaten) for row in rows.to_dict(orient="records") if _is_controlled(row)]
+    parts.append(legend(columns))
+    parts.append(
+        "An arm is on the front where no other arm of the cell is at least as good in no more time, and better or "
+        f"quicker. The means over seeds decide, whatever their errors. {MISSING} stands for what there is not.\n"
+    )
+    return "\n".join(parts)
+
+
+def _what_is_here(frame: pd.DataFrame) -> str:
+    if frame["seeds"].max() == 0:
+        return "No run is trained to its end yet, so that nothing can be compared.\n"
+    limits = (
+        "No arm has more than one seed, so that no error and no interval can be given"
+        if frame["seeds"].max() == 1
+        else f"There are {spread(frame['seeds'])} seeds of an arm; intervals are percentile bootstraps over the "
+        "seeds that both arms have, too narrow where these are few"
+    )
+    return f"{limits}. Runs that are not trained to their end are left out.\n"
+
+
+def _what_is_given(rows: pd.DataFrame) -> str:
+    """Target and budget of a cell."""
+    cell = rows.iloc[0]
+    if pd.isna(cell["budget_s"]):
+        return "No run is trained to its end yet.\n"
+    if cell["reference"] is None:
+        target = "There is no static arm, and so no target"
+    elif pd.isna(cell["target"]):
+        target = f"Static {cell['reference']} has no reward at its end, and so there is no target"
+    else:
+        target = f"The target is {cell['target']:.3f}, the reward of static {cell['reference']} at its end"
+    return f"{target}; the time given is {cell['budget_s'] / 3600:.3f} hours, when the quickest run ended.\n"
+
+
+def _is_controlled(row: Row) -> bool:
+    return not row["group"].isdigit() and row["seeds"] > 0
+
+
+def _dominance(own: Row, cell: pd.DataFrame, dominated: pd.DataFrame) -> str:
+    """A sentence: which static arms of the cell are at least as good as a controlled one, and in what."""
+    group = own["group"]
+    if not any(row["group"].isdigit() and row["seeds"] for row in cell.to_dict(orient="records")):
+        return f"There is no static arm to compare {group} with.\n"
+    better = dominated[dominated["group"] == group]
+    if better.empty:
+        known = [name for name, column in _qualities(cell).items() if not pd.isna(own[column])]
+        return f"No static arm is at least as good as {group} in no more time, in any of {', '.join(known)}.\n"
+    arms = [f"static {static} in {', '.join(rows['quality'])}" for static, rows in better.groupby("static", sort=False)]
+    return f"At least as good as {group} in no more time: {'; '.join(arms)}.\n"
+
+
+def _qualities(frame: pd.DataFrame) -> dict[str, str]:
+    """The column of the reward and of each benchmark's accuracy."""
+    names = [name.removeprefix(FRONT) for name in frame.columns if name.startswith(FRONT)]
+    return {name: name if name == "reward" else f"accuracy_{name}" for name in names}
+
+
+def _first_columns() -> list[Column]:
+    return [
+        Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
+        Column(
+            "seeds",
+            f"trained to their end; a value is their mean {PLUS_MINUS} its standard error",
+            lambda row: str(row["seeds"]),
+        ),
+    ]
+
+
+def _time_to_target(row: Row) -> str:
+    if row["seeds"] and not pd.isna(row["target"]) and not row["reached"]:
+        return "not reached"
+    return with_error("time_to_target_s", 3, 1 / 3600)(row)
+
+
+def _reached(row: Row) -> str:
+    return MISSING if pd.isna(row["target"]) else f"{row['reached']} of {row['seeds']}"
+
+
+COST_COLUMNS = [
+    *_first_columns(),
+    Column(
+        "hours to target",
+        "of training until the reward was at the target, of the seeds that reached it",
+        _time_to_target,
+    ),
+    Column("reached", "seeds that reached the target", _reached),
+    Column(
+        "hours / reference",
+        "relative to the static arm that sets the target, over the seeds in which both reached it, with a 95 % "
+        "interval over seeds",
+        with_interval("time_vs_reference", ".2f"),
+    ),
+    Column("reward then", "training reward at the time given, the same for all", with_error("reward_at_budget", 3)),
+    Column(
+        "reward - reference",
+        "minus that of the same static arm at that time, with a 95 % interval over seeds",
+        with_interval("reward_vs_reference", "+.3f"),
+    ),
+]
+
+
+def pareto_columns(frame: pd.DataFrame) -> list[Column]:
+    """Hours, and what every arm has come to, with its place on the front."""
+    columns = [*_first_columns(), Column("hours", "of all training steps", with_error("wall_s", 3, 1 / 3600))]
+    for name, column in _qualities(frame).items():
+        meaning = "training reward at the end" if name == "reward" else f"accuracy on {name}, avg@k"
+        columns.append(Column(name, meaning, with_error(column, 3)))
+        columns.append(
+            Column(f"{name}, front", "whether the arm is on the front of that", _on_front(FRONT + name, column))
+        )
+    return columns
+
+
+def _on_front(front: str, column: str) -> Callable[[Row], str]:
+    return lambda row: MISSING if pd.isna(row[column]) else ("yes" if row[front] else "no")

@@ -1,0 +1,196 @@
+"""From a results folder to results/report.html.
+
+    python -m analysis.report.build results
+
+Reads what the runs wrote and results/grid.json, in which the DAG says which runs there shall be. Writes the page, the
+figures into figures/ beside it, and into tables/ what is compared from the traces: equal_cost, pareto, savings and
+published, each as CSV, Markdown and LaTeX.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import click
+import jinja2
+import markupsafe
+import pandas as pd
+
+from analysis import Command
+from analysis.arms import summarize_arms
+from analysis.equal_cost import dominated_by, equal_cost, write_equal_cost
+from analysis.figures import FigureFile, write_figures
+from analysis.published import published, write_published
+from analysis.report.run_page import run_page
+from analysis.report.sections import Tables, sections_of
+from analysis.runs import Results, load_results
+from analysis.savings import savings, write_savings
+from analysis.summary import CELL
+from analysis.tables import add_ratios, benchmarks
+from analysis.verdict import verdict
+from sagc.run_folder import write_atomically
+from sagc.source_state import as_text, source_state
+
+TITLE = "Straggler-aware group control: results"
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure as the template wants it; `source` is a data URI."""
+
+    title: str
+    caption: str
+    source: str
+    width: int
+    height: int
+    csv: str
+
+
+def build_report(results: str | Path, out: str | Path | None = None) -> Path:
+    """Write the report over a results folder, finished or not, and return its path.
+
+    Parameters
+    ----------
+    results : path
+        Folder of the runs.
+    out : path, optional
+        Where the page goes; report.html in the results folder by default. Figures and tables go beside it.
+
+    Raises
+    ------
+    UserError
+        Where the folder does not exist.
+    """
+    results = Path(results)
+    out = Path(out) if out else results / "report.html"
+    expected = _expected(results)
+    loaded = _of_the_grid(load_results(results), expected)
+    done = loaded.table()
+    runs = add_ratios(done) if len(done) else done
+    arms = summarize_arms(runs) if len(runs) else pd.DataFrame()
+    costs, split, theirs = equal_cost(loaded.runs), savings(loaded.runs), published(loaded.runs)
+    tables = out.parent / "tables"
+    write_equal_cost(costs, tables)
+    write_savings(split, tables)
+    write_published(theirs, tables)
+    quality = next(iter(benchmarks(runs)), "reward")
+    figures = write_figures(loaded.runs, out.parent / "figures")
+    page = _render(
+        title=TITLE,
+        verdict=verdict(arms, quality, dominated_by(costs)),
+        problems=_problems(loaded, expected),
+        sections=sections_of(loaded, expected, Tables(runs, arms, costs, split, theirs)),
+        figures=_by_section(figures, out.parent),
+        provenance=_provenance(loaded),
+        pages=[run_page(run) for run in loaded.runs],
+    )
+    write_atomically(out, page)
+    return out
+
+
+def _expected(results: Path) -> list[dict[str, Any]]:
+    """The cells of the grid, as the DAG has written them; none for another folder."""
+    try:
+        cells = json.loads((results / "grid.json").read_text(encoding="utf-8"))["runs"]
+        return [{name: cell[name] for name in CELL} | {"group": str(cell["group"])} for cell in cells]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def _of_the_grid(loaded: Results, expected: list[dict[str, Any]]) -> Results:
+    """Without the runs of another grid in the same folder, where the DAG has said which there shall be."""
+    if not expected:
+        return loaded
+    others = [run.name for run in loaded.runs if run.cell not in expected]
+    problems = [f"{name} is not of the grid that was run last; it is left out" for name in others]
+    return Results([run for run in loaded.runs if run.cell in expected], loaded.problems + problems)
+
+
+def _problems(loaded: Results, expected: list[dict[str, Any]]) -> list[str]:
+    there = [run.cell for run in loaded.runs]
+    missing = [cell for cell in expected if cell not in there]
+    states = [run.state for run in loaded.runs]
+    found = []
+    if not loaded.runs:
+        found.append("the folder holds no run")
+    if missing:
+        found.append(f"{len(missing)} of the grid's {len(expected)} runs are missing")
+    for state in ("empty", "unfinished", "not evaluated"):
+        if number := states.count(state):
+            found.append(f"{number} of {len(states)} runs are {state}; tables and verdict are without them")
+    of_runs = [f"{run.name}: {problem}" for run in loaded.runs for problem in run.problems]
+    return [*found, *loaded.problems, *of_runs]
+
+
+def _by_section(figures: list[FigureFile], folder: Path) -> list[tuple[str, list[ShownFigure]]]:
+    shown: dict[str, list[ShownFigure]] = {}
+    for figure in figures:
+        width, height = _size(Path(figure.png))
+        data = base64.b64encode(Path(figure.svg).read_bytes()).decode()
+        path = Path(figure.csv).relative_to(folder).as_posix()
+        one = ShownFigure(figure.title, figure.caption, f"data:image/svg+xml;base64,{data}", width, height, path)
+        shown.setdefault(", ".join(figure.section), []).append(one)
+    return list(shown.items())
+
+
+def _size(png: Path) -> tuple[int, int]:
+    """Width and height in the page's pixels, 96 to the inch, from the header of the PNG of 150."""
+    width, height = struct.unpack(">II", png.read_bytes()[16:24])
+    return round(width * 96 / 150), round(height * 96 / 150)
+
+
+def _provenance(loaded: Results) -> list[tuple[str, str]]:
+    """What the runs were made with, each value once, and what the report was made with."""
+    rows: dict[str, dict[str, None]] = {}
+    for run in loaded.runs:
+        code = run.config.get("code") or {}
+        rows.setdefault("commits of the runs", {})[as_text(code)] = None
+        machine = ", ".join(str(value) for value in run.config.get("machine", {}).values())
+        rows.setdefault("machines (host, system, processors)", {})[machine] = None
+        for name, version in run.config.get("versions", {}).items():
+            rows.setdefault(name, {})[str(version)] = None
+    facts = [(name, "; ".join(values)) for name, values in rows.items()]
+    return [("commit of the report", as_text(source_state())), ("runs", str(len(loaded.runs))), *facts]
+
+
+def _render(**content: Any) -> str:
+    files = {name: resources.files("analysis.report").joinpath("page", name).read_text("utf-8") for name in FILES}
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    style, script = files["style.css"], files["sort.js"]
+    return environment.from_string(files["report.html.j2"]).render(
+        **content,
+        style=markupsafe.Markup(style),
+        script=markupsafe.Markup(script),
+        style_hash=_csp_hash(style),
+        script_hash=_csp_hash(script),
+    )
+
+
+FILES = ("report.html.j2", "style.css", "sort.js")
+
+
+def _csp_hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@click.command(cls=Command)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="The page; RESULTS/report.html by default."
+)
+@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+def main(results: Path, out: Path | None) -> None:
+    """Write the report over the runs in RESULTS."""
+    click.echo(build_report(results, out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The parts of the page that are tables: runs, cost, quality, equal cost, where the time went, lengths, the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from analysis.arm_tables import accuracy_columns, efficiency_columns
+from analysis.equal_cost import COST_COLUMNS, dominated_by, pareto_columns
+from analysis.markup import MISSING, Column, decimals, named, percent
+from analysis.output_lengths import READ as LENGTH_COLUMNS
+from analysis.output_lengths import compare_lengths
+from analysis.published import READ as PUBLISHED_COLUMNS
+from analysis.report.run_page import page_id
+from analysis.report.tables import PageTable, page_table
+from analysis.runs import Results, RunResults
+from analysis.savings import READ as SAVINGS_COLUMNS
+from analysis.summary import CELL, training_columns
+from analysis.tables import SECTION, benchmarks, natural_order
+from sagc.errors import UserError
+
+CELLS = named(SECTION)
+NO_SEEDS = "There is one seed of every arm, so that no error and no interval over seeds can be given."
+
+SPLIT = "Seconds, and in brackets percent of the static arm's time; negative where time was lost. The parts add up."
+THEIRS = (
+    "Theirs are published, on other hardware, and of another model unless the scale says otherwise: only ratios to "
+    "static 16 can be compared."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    id: str
+    title: str
+    note: str = ""
+    tables: list[PageTable] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the sections show; runs, arms and costs are empty where no run is done.
+
+    runs, arms, costs, split and theirs are those of `analysis.summary.summarize_run`, `analysis.arms.summarize_arms`,
+    `analysis.equal_cost.equal_cost`, `analysis.savings.savings` and `analysis.published.published`.
+    """
+
+    runs: pd.DataFrame
+    arms: pd.DataFrame
+    costs: pd.DataFrame
+    split: pd.DataFrame
+    theirs: pd.DataFrame
+
+
+def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: Tables) -> list[Section]:
+    """The sections in their order; `expected` has the cells of the runs that shall be there."""
+    sections = [Section("runs", "Runs", "A line per run; its name leads to its page.", [_runs(loaded, expected)])]
+    if len(tables.arms):
+        sections += _over_arms(tables)
+    if len(tables.costs):
+        sections.append(_equal_cost(tables.costs))
+    if len(tables.split):
+        table = page_table("Seconds of training against a static arm", SPLIT, tables.split, [*CELLS, *SAVINGS_COLUMNS])
+        sections.append(Section("savings", "Where the time went", tables=[table]))
+    sections.append(_lengths(loaded.runs))
+    theirs = page_table("The paper's numbers and ours", THEIRS, tables.theirs, [*CELLS, *PUBLISHED_COLUMNS])
+    return [*sections, Section("published", "Published numbers", tables=[theirs])]
+
+
+def _over_arms(tables: Tables) -> list[Section]:
+    arms = tables.arms
+    note = NO_SEEDS if arms["seeds"].max() == 1 else ""
+    accuracies = accuracy_columns(benchmarks(tables.runs))
+    cost = page_table("What training cost", note, arms, [*CELLS, *efficiency_columns()])
+    quality = page_table("What came of it", note, arms, [*CELLS, *accuracies])
+    return [
+        Section("efficiency", "Training efficiency", tables=[cost]),
+        Section("accuracy", "Accuracy", tables=[quality]),
+    ]
+
+
+def _equal_cost(costs: pd.DataFrame) -> Section:
+    beaten = dominated_by(costs)
+    front = page_table("Accuracy against hours", _beaten_text(beaten), costs, [*CELLS, *pareto_columns(costs)])
+    same = page_table("Time to a given reward, and reward at a given time", "", costs, [*CELLS, *COST_COLUMNS])
+    return Section("equal-cost", "At equal cost", tables=[front, same])
+
+
+def _beaten_text(beaten: pd.DataFrame) -> str:
+    """Static arms that win, said in words."""
+    if beaten.empty:
+        return "No static arm is at least as good as a controlled one in no more time."
+    lines = [
+        f"{'/'.join(key[:3])}, {key[3]}: static {', '.join(sorted(set(rows['static']), key=int))}"
+        for key, rows in beaten.groupby([*SECTION, "group"], sort=False)
+    ]
+    return (
+        "Static arms that are at least as good in something in no more time than a controlled one: "
+        + "; ".join(lines)
+        + "."
+    )
+
+
+def _lengths(runs: list[RunResults]) -> Section:
+    done = [run.folder.path for run in runs if run.summary is not None]
+    try:
+        frame = compare_lengths(done)
+    except UserError as error:
+        return Section("lengths", "Output lengths", f"Lengths cannot be compared: {error}")
+    if frame.empty:
+        return Section("lengths", "Output lengths", "There is no pair of arms to compare.")
+    table = page_table("Controlled arms against static ones, problem by problem", "", frame, [*CELLS, *LENGTH_COLUMNS])
+    return Section("lengths", "Output lengths", "A negative difference means shorter outputs after control.", [table])
+
+
+# The runs ------------------------------------------------------------------------------------------------------------
+
+
+def _runs(loaded: Results, expected: list[dict[str, Any]]) -> PageTable:
+    rows = [_run_row(run) for run in loaded.runs]
+    there = [run.cell for run in loaded.runs]
+    rows += [{**cell, "state": "missing"} for cell in expected if cell not in there]
+    for row in rows:
+        row["run"] = "/".join(str(row[name]) for name in CELL)
+    frame = pd.DataFrame(sorted(rows, key=natural_order), columns=RUN_FIELDS)
+
+    def link(row: dict[str, Any]) -> str | None:
+        return None if row["state"] == "missing" else page_id(row)
+
+    return page_table(f"{len(loaded.runs)} runs", "", frame, RUN_COLUMNS, link)
+
+
+def _run_row(run: RunResults) -> dict[str, Any]:
+    trained = training_columns(run.steps, run.config["run"]["straggler"]["event"]) if len(run.steps) else {}
+    summary = run.summary or {}
+    accuracy = next((value for name, value in summary.items() if name.startswith("accuracy_")), None)
+    return {
+        **run.cell,
+        "state": run.state,
+        "done": f"{len(run.steps)}/{run.planned_steps}",
+        **trained,
+        "accuracy": accuracy,
+    }
+
+
+RUN_FIELDS = [
+    *("run", *CELL, "state", "done", "straggler_rate", "idle_fraction", "mean_group_size"),
+    *("tokens", "wall_s", "rollout_s", "train_s", "sync_s", "reward", "accuracy", "cut_off_rate"),
+]
+
+
+def _as_it_is(name: str):
+    return lambda row: MISSING if pd.isna(row[name]) else str(row[name])
+
+
+RUN_COLUMNS = [
+    Column("run", "model, algorithm, stack, group (a static size, or the controller) and seed", _as_it_is("run")),
+    Column("state", "done, not evaluated, unfinished, empty (no step yet) or missing", _as_it_is("state")),
+    Column("steps", "done, of those that the config asks for", _as_it_is("done")),
+    Column("stragglers %", "groups whose max / median length exceeds tau", percent("straggler_rate")),
+    Column("idle %", "decode slots that waited for the longest response", percent("idle_fraction")),
+    Column("mean G", "group size, mean over steps", decimals("mean_group_size", 1)),
+    Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, 1e-3)),
+    Column("wall, s", "seconds of all steps so far, checkpoints excluded", decimals("wall_s", 0)),
+    Column("rollout, s", "of which generating and scoring", decimals("rollout_s", 0)),
+    Column("train, s", "of which updating the weights", decimals("train_s", 0)),
+    Column("sync, s", "of which handing the weights to the generator", decimals("sync_s", 0)),
+    Column("reward", "mean training reward of the last ten steps", decimals("reward", 3)),
+    Column("accuracy", "on the first benchmark", decimals("accuracy", 3)),
+    Column("cut off %", "training responses that the limit ended", percent("cut_off_rate")),
+]

@@ -1,0 +1,180 @@
+"""Every run below a results folder, finished or not, as the report and the figures want it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from analysis.folders import find_runs
+from analysis.steps import Steps, read_steps
+from analysis.summary import CELL, read_evaluation, summary_row
+from analysis.tables import SECTION, natural_order
+from sagc.errors import UserError
+from sagc.run_folder import RunFolder
+
+DONE, NOT_EVALUATED, UNFINISHED, EMPTY = "done", "not evaluated", "unfinished", "empty"
+
+
+@dataclass
+class RunResults:
+    """What one run has written.
+
+    Attributes
+    ----------
+    name : str
+        Its path below the results folder.
+    folder : RunFolder
+    cell : dict
+        model, algorithm, stack, group (text) and seed.
+    config : dict
+        The content of config.json: run, hash, versions, machine.
+    planned_steps : int
+    steps, risks, realised : DataFrame
+        See `analysis.steps.Steps`.
+    evaluation : dict or None
+        The content of eval/evaluation.json.
+    summary : dict or None
+        The row of `analysis.summary.summarize_run` where the run is done, None otherwise.
+    state : str
+        "done"; "not evaluated": all steps done, without an evaluation; "unfinished": some steps; "empty": none.
+    problems : list of str
+        What is wrong with it, a sentence each.
+    """
+
+    name: str
+    folder: RunFolder
+    cell: dict[str, Any]
+    config: dict[str, Any]
+    planned_steps: int
+    steps: pd.DataFrame
+    risks: pd.DataFrame
+    realised: pd.DataFrame
+    evaluation: dict[str, Any] | None = None
+    summary: dict[str, Any] | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def section(self) -> tuple[str, str, str]:
+        """Model, algorithm and stack."""
+        return tuple(self.cell[name] for name in SECTION)
+
+    @property
+    def state(self) -> str:
+        if self.summary is not None:
+            return DONE
+        if len(self.steps) == 0:
+            return EMPTY
+        return NOT_EVALUATED if len(self.steps) >= self.planned_steps else UNFINISHED
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs in natural order, and what is wrong with the folder as a whole, a sentence each."""
+
+    runs: list[RunResults]
+    problems: list[str]
+
+    def table(self) -> pd.DataFrame:
+        """One row per run that is done (see `analysis.summary.summarize_run`)."""
+        return pd.DataFrame([run.summary for run in self.runs if run.summary is not None])
+
+
+def load_results(folder: str | Path) -> Results:
+    """Read every run below a folder; a run that cannot be read is a problem, and never an error.
+
+    Of two runs of the same cell, the first by its path is taken.
+
+    Raises
+    ------
+    UserError
+        Where the folder does not exist.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"results folder {folder} does not exist")
+    places, problems = find_runs(folder)
+    runs = []
+    for place in tqdm(places, desc="reading runs", unit="run", disable=not sys.stderr.isatty()):
+        try:
+            runs.append(_load_run(place, str(place.relative_to(folder))))
+        except UserError as error:
+            problems.append(str(error))
+    runs.sort(key=lambda run: (natural_order(run.cell), run.name))
+    runs, doubled = _one_per_cell(runs)
+    return Results(runs, problems + doubled + _of_different_configs(runs))
+
+
+def _load_run(path: Path, name: str) -> RunResults:
+    place = RunFolder(path)
+    config = place.read_config()
+    try:
+        run = config["run"]
+        cell = {key: run["cell"][key] for key in CELL} | {"group": str(run["cell"]["group"])}
+        planned, tau = int(run["training"]["steps"]), float(run["straggler"]["tau"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{place.config} is not a run's config ({type(error).__name__}: {error})") from None
+    steps = read_steps(place.trace, tau)
+    loaded = RunResults(name, place, cell, config, planned, steps.table, steps.risks, steps.realised)
+    loaded.problems += steps.problems
+    _add_evaluation(loaded, steps)
+    return loaded
+
+
+def _add_evaluation(run: RunResults, steps: Steps) -> None:
+    """Read the evaluation, and summarize the run where nothing is missing."""
+    if len(steps.table) < run.planned_steps:
+        return
+    try:
+        run.evaluation = read_evaluation(run.folder, run.config["hash"])
+        run.summary = summary_row(run.config, steps.table, run.evaluation)
+    except UserError as error:
+        run.problems.append(str(error))
+    except (KeyError, TypeError) as error:
+        run.problems.append(f"the evaluation lacks {error}; evaluate the run again")
+
+
+def _one_per_cell(runs: list[RunResults]) -> tuple[list[RunResults], list[str]]:
+    kept, problems = [], []
+    for _, same in itertools.groupby(runs, key=lambda run: natural_order(run.cell)):
+        first, *others = same
+        kept.append(first)
+        for other in others:
+            differ = "" if first.config.get("hash") == other.config.get("hash") else ", with different configs"
+            problems.append(f"{first.name} and {other.name} are of the same cell{differ}; only the first is shown")
+    return kept, problems
+
+
+def _of_different_configs(runs: list[RunResults]) -> list[str]:
+    """Runs of one section whose settings differ, so that comparing them compares these, too."""
+    problems = []
+    for section, same in itertools.groupby(runs, key=lambda run: run.section):
+        first, *others = same
+        for other in others:
+            if keys := _differing(_common(first), _common(other)):
+                problems.append(
+                    f"{'/'.join(section)}: {first.name} and {other.name} differ in {', '.join(keys)}, "
+                    "which a comparison of their arms does not account for"
+                )
+    return problems
+
+
+def _common(run: RunResults) -> dict[str, Any]:
+    """The settings that the arms of a section share."""
+    return {key: value for key, value in run.config["run"].items() if key not in ("cell", "controller")}
+
+
+def _differing(one: Any, other: Any, prefix: str = "") -> list[str]:
+    """Dotted names of the keys that differ."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return [] if one == other else [prefix]
+    return [
+        each
+        for name in dict.fromkeys([*one, *other])
+        for each in _differing(one.get(name), other.get(name), f"{prefix}.{name}" if prefix else name)
+    ]

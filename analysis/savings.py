@@ -1,0 +1,248 @@
+"""Where the time went: what an arm's training took less than a static arm's, split into parts that add up to it.
+
+The time of the rollouts is a product: responses asked for x (generated / asked for) x (tokens / response) x (decode
+slots / token) x (seconds / slot). It says how large the groups were, how much was resampled, how long responses were,
+how much waited at the barriers, and how quickly was decoded. A difference of two products is split with the logarithmic
+mean Divisia index (LMDI-I), which is exact, leaves no residual and treats both sides alike: factor x has the part
+L(R1, R0) ln(x1 / x0), where L is the logarithmic mean [B. W. Ang, "The LMDI approach to decomposition analysis: a
+practical guide", Energy Policy 33 (2005) 867-871]. Training, weight sync and the rest are differences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.arms import BEST, summarize_arms
+from analysis.equal_cost import Arms, Section, arms_by_cell
+from analysis.markup import MISSING, Column, Row, decimals, latex_table, legend, markdown_table, named, spread
+from analysis.runs import RunResults
+from analysis.tables import REFERENCE, SECTION
+from sagc.run_folder import write_atomically
+
+PARTS = {  # part -> what it is called where it saves time, and where it costs time
+    "groups": ("smaller groups", "larger groups"),
+    "resampling": ("less resampling", "more resampling"),
+    "length": ("shorter responses", "longer responses"),
+    "waits": ("shorter waits at the barriers", "longer waits at the barriers"),
+    "speed": ("faster decoding per slot", "slower decoding per slot"),
+    "train": ("less training time", "more training time"),
+    "sync": ("quicker weight sync", "slower weight sync"),
+    "other": ("less of everything else", "more of everything else"),
+}
+WORTH_SAYING = 0.0005  # share of the reference's time; less is 0.0 % in print
+COLUMNS = [
+    *(*SECTION, "group", "reference", "best", "seeds", "steps", "reference_s", "saved_s", "saved_share"),
+    *(f"{part}_{unit}" for part in PARTS for unit in ("s", "share")),
+]
+NOTHING = "There is nothing to compare: no static arm has another arm beside it.\n"
+
+
+def savings(runs: Sequence[RunResults]) -> pd.DataFrame:
+    """Every arm against static 16, and against the best static arm where that is another one.
+
+    Two runs of a seed are compared over the steps that both have done, from the first on. The parts are those of the
+    pairs, added up over the seeds that both arms have.
+
+    Parameters
+    ----------
+    runs : sequence of RunResults
+        In natural order, as `analysis.runs.load_results` gives them; unfinished ones, too.
+
+    Returns
+    -------
+    DataFrame
+        model, algorithm, stack, group : the arm.
+        reference : the static size that it is compared with.
+        best : whether that is the best static arm (see `analysis.arms.summarize_arms`).
+        seeds : how many both arms have with at least a step; where there is none, what follows is NaN.
+        steps : the fewest steps that a pair was compared over.
+        reference_s : seconds of the reference's steps, sum over the pairs.
+        saved_s, P_s : seconds less than that, in all and by each part P of PARTS (see `split`); negative where the
+        arm took longer.
+        saved_share, P_share : the same relative to reference_s.
+    """
+    best = _best_static(runs)
+    rows = []
+    for section, arms in arms_by_cell(runs).items():
+        for reference in dict.fromkeys((REFERENCE, best.get(section))):
+            if reference in arms:
+                others = [group for group in arms if group != reference]
+                rows += [_row(section, arms, group, reference, reference == best.get(section)) for group in others]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def split(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
+    """The seconds that one run took less than another, by part.
+
+    Parameters
+    ----------
+    own, reference : DataFrame
+        The steps of the two, the same number and at least one (see `analysis.steps.Steps`).
+
+    Returns
+    -------
+    dict
+        The parts of PARTS in seconds. They add up to the difference of the sums of step_s.
+    """
+    new, old = _factors(own), _factors(reference)
+    rollout = [float(steps["rollout_s"].sum()) for steps in (own, reference)]
+    if min(new["speed"], old["speed"]) > 0:
+        weight = logarithmic_mean(*rollout)
+        parts = {name: weight * math.log(old[name] / new[name]) for name in new}
+    else:  # the limit: seconds per slot goes to 0, and its logarithm outgrows every other
+        parts = dict.fromkeys(new, 0.0) | {"speed": rollout[1] - rollout[0]}
+    parts |= {name: float(reference[f"{name}_s"].sum() - own[f"{name}_s"].sum()) for name in ("train", "sync")}
+    return parts | {"other": _other(reference) - _other(own)}
+
+
+def logarithmic_mean(one: float, other: float) -> float:
+    """(a - b) / ln(a / b) of two positive numbers, which lies between them; a where they are equal."""
+    low, high = sorted((one, other))
+    if low == high:
+        return low
+    close = high < 2 * low  # where a quotient near 1 would be rounded before its logarithm is taken
+    logarithm = math.log1p((high - low) / low) if close else math.log(high) - math.log(low)
+    return (high - low) / logarithm
+
+
+def _factors(steps: pd.DataFrame) -> dict[str, float]:
+    """The factors of the rollout time, named by their parts."""
+    responses, tokens, slots = (float(steps[name].sum()) for name in ("responses", "tokens", "slots"))
+    asked = float((steps["prompts"] * steps["group_size"]).sum())
+    return {
+        "groups": asked,
+        "resampling": responses / asked,
+        "length": tokens / responses,
+        "waits": slots / tokens,
+        "speed": float(steps["rollout_s"].sum()) / slots,
+    }
+
+
+def _other(steps: pd.DataFrame) -> float:
+    return float((steps["step_s"] - steps["rollout_s"] - steps["train_s"] - steps["sync_s"]).sum())
+
+
+def _best_static(runs: Sequence[RunResults]) -> dict[Section, str | None]:
+    done = pd.DataFrame([run.summary for run in runs if run.summary is not None])
+    if done.empty:
+        return {}
+    return {section: arms[BEST].iloc[0] for section, arms in summarize_arms(done).groupby(SECTION, sort=False)}
+
+
+def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -> Row:
+    pairs = []
+    for seed in arms[group].keys() & arms[reference].keys():
+        own, other = arms[group][seed].steps, arms[reference][seed].steps
+        if common := min(len(own), len(other)):
+            pairs.append((own.head(common), other.head(common)))
+    row = dict(zip(SECTION, section, strict=True)) | {"group": group, "reference": reference, "best": best}
+    row |= {"seeds": len(pairs), "steps": min((len(own) for own, _ in pairs), default=0)}
+    if not pairs:
+        return row
+    total = sum(other["step_s"].sum() for _, other in pairs)
+    parts = pd.DataFrame([split(*pair) for pair in pairs]).sum().to_dict()
+    saved = {"saved": total - sum(own["step_s"].sum() for own, _ in pairs), **parts}
+    row |= {"reference_s": total, **{f"{name}_s": seconds for name, seconds in saved.items()}}
+    return row | {f"{name}_share": seconds / total if total else np.nan for name, seconds in saved.items()}
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def write_savings(frame: pd.DataFrame, folder: Path) -> None:
+    """Write savings as .csv, .md and .tex, each whole or not; `frame` as of `savings`."""
+    write_atomically(folder / "savings.csv", frame.to_csv(index=False))
+    write_atomically(folder / "savings.md", to_markdown(frame))
+    write_atomically(folder / "savings.tex", latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2))
+
+
+def to_markdown(frame: pd.DataFrame) -> str:
+    """One section per model, algorithm and stack, one line per comparison, the largest parts in words, and a legend."""
+    parts = ["# Where the time went\n"]
+    if frame.empty:
+        return "\n".join([*parts, NOTHING])
+    parts.append(_what_is_here(frame))
+    for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
+        parts += [f"## {model}, {algorithm}, {stack}\n", markdown_table(rows, READ)]
+        told = [row for row in rows.to_dict(orient="records") if not row["group"].isdigit()]
+        parts += [f"{in_words(row)}\n" for row in told]
+    parts.append(legend(READ))
+    parts.append(
+        "A part is in seconds, and in brackets in percent of the reference's time; it is negative where it cost time. "
+        "The parts add up to what was saved. Those of groups, resampling, length, waits and speed split the time of "
+        "the rollouts, which is their product, with the logarithmic mean Divisia index (LMDI-I; Ang, Energy Policy 33, "
+        "2005, 867-871).\n"
+    )
+    if not frame["seeds"].all():
+        parts.append(f"{MISSING} stands for two arms that have no step of the same seed.\n")
+    return "\n".join(parts)
+
+
+def in_words(row: Row) -> str:
+    """What an arm saved against its reference, and by what most of all, in a sentence."""
+    pair = f"{row['group']} against static {row['reference']}"
+    if not row["seeds"] or pd.isna(row["saved_share"]):
+        return f"{pair}: nothing to compare."
+    saved, parts = row["saved_share"], {name: row[f"{name}_share"] for name in PARTS}
+    if saved == 0:
+        return f"{pair}: no time saved."
+    largest, contrary = (pick(parts, key=parts.get) for pick in ((max, min) if saved > 0 else (min, max)))
+    text = f"{pair}: {_percent(saved)} % of the time {'saved' if saved > 0 else 'added'}"
+    text += f", the largest part by {PARTS[largest][saved < 0]} ({_percent(parts[largest])} %)"
+    if parts[contrary] * saved < 0 and abs(parts[contrary]) >= WORTH_SAYING:
+        verb = "cost" if saved > 0 else "saved"
+        text += f"; {PARTS[contrary][saved > 0]} {verb} {_percent(parts[contrary])} %"
+    return text + "."
+
+
+def _percent(share: float) -> str:
+    return f"{abs(share) * 100:.1f}"
+
+
+def _what_is_here(frame: pd.DataFrame) -> str:
+    paired = frame[frame["seeds"] > 0]
+    if paired.empty:
+        return "No two arms have a step of the same seed yet.\n"
+    seeds = paired["seeds"]
+    several = "one seed" if seeds.max() == 1 else f"{spread(seeds)} seeds, their times added up"
+    return (
+        f"A comparison is of {several}, over the first {spread(paired['steps'])} steps, which both runs of a seed have "
+        "done; training that is not at its end is compared as far as it has come.\n"
+    )
+
+
+def _part(title: str, meaning: str, name: str) -> Column:
+    def text(row: Row) -> str:
+        seconds, share = row[f"{name}_s"], row[f"{name}_share"]
+        if pd.isna(seconds):
+            return MISSING
+        return f"{seconds:+.1f}" + ("" if pd.isna(share) else f" ({share * 100:+.1f})")
+
+    return Column(title, meaning, text)
+
+
+READ = [
+    Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
+    Column(
+        "against",
+        "the static size that it is compared with; (best) marks the most accurate one",
+        lambda row: row["reference"] + (" (best)" if row["best"] else ""),
+    ),
+    Column("seeds", "how many both arms have", lambda row: str(row["seeds"])),
+    Column("steps", "compared, per seed; the fewest", lambda row: str(row["steps"])),
+    Column("reference, s", "seconds of the static arm's steps", decimals("reference_s", 1)),
+    _part("saved", "seconds less than the static arm", "saved"),
+    _part("groups", "by fewer responses asked for: smaller groups of as many prompts", "groups"),
+    _part("resampling", "by fewer groups that dynamic sampling generates for others", "resampling"),
+    _part("length", "by fewer tokens per response", "length"),
+    _part("waits", "by fewer decode slots per token: shorter waits at the barriers", "waits"),
+    _part("speed", "by fewer seconds per slot; small batches use the hardware less well", "speed"),
+    _part("training", "by shorter updates of the weights", "train"),
+    _part("sync", "by handing the weights to the generator more quickly", "sync"),
+    _part("other", "by less of what is in none of these", "other"),
+]

@@ -1,0 +1,112 @@
+"""A run's trace as tables: one row per step, without the lengths of every response, which would fill the memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sagc.lengths import GroupLengths, decode_slots, expected_events
+from sagc.trace import StepRecord, read_trace
+
+QUANTILES = {"q10": 0.1, "q25": 0.25, "q75": 0.75, "q90": 0.9, "q99": 0.99}
+COPIED = (  # from the record as they are
+    *("step", "group_size", "next_group_size", "prompts", "samples", "kept_groups", "filtered_groups"),
+    *("straggler_events", "straggler_rate", "idle_fraction", "tokens", "mean_length", "median_length", "max_length"),
+    *("truncated", "learning_rate", "optimizer_steps", "rollout_s", "train_s", "sync_s", "step_s", "infeasible"),
+)
+OPTIONAL = ("reward", "dual_variable", "budget", "vllm_kl")  # NaN where the record has none
+COLUMNS = (*COPIED, *OPTIONAL, "groups", "responses", "rounds", "slots", *QUANTILES, "elapsed_s")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The tables of one trace.
+
+    Attributes
+    ----------
+    table : DataFrame
+        (steps, ...) with COLUMNS, named as in `sagc.trace.StepRecord`; and groups and responses generated, rounds of
+        generation, slots (see `sagc.lengths.decode_slots`), quantiles of the response lengths in tokens, and elapsed_s,
+        the seconds of training until the end of the step.
+    risks : DataFrame
+        (steps, ladder sizes), index step: the straggler risk that the controller believed in after the step.
+    realised : DataFrame
+        Of the same shape: the exact straggler rate of the rollout's sub-groups of that size; NaN for sizes above the
+        step's own. Empty where there was no controller to compare with.
+    problems : list of str
+        What is wrong with the trace, a sentence each; the steps before a bad line are in the tables.
+    """
+
+    table: pd.DataFrame
+    risks: pd.DataFrame
+    realised: pd.DataFrame
+    problems: list[str]
+
+
+def read_steps(trace: str | Path, tau: float) -> Steps:
+    """Read a trace, finished or not, record by record; a half-written last line is left out."""
+    rows: list[dict[str, Any]] = []
+    risks: dict[int, dict[int, float]] = {}
+    realised: dict[int, dict[int, float]] = {}
+    problems: list[str] = []
+    try:
+        for record in read_trace(trace):
+            rows.append(step_row(record))
+            if record.risks:
+                risks[record.step] = {int(size): risk for size, risk in record.risks.items()}
+                realised[record.step] = _realised(record, risks[record.step], tau)
+    except FileNotFoundError:
+        problems.append(f"{trace} does not exist: no step was recorded")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        problems.append(f"the trace cannot be read beyond step {len(rows)}: {error}")
+    table = steps_table(rows)
+    problems += _odd_values(table)
+    believed = _by_size(risks)
+    return Steps(table, believed, _by_size(realised).reindex(columns=believed.columns), problems)
+
+
+def steps_table(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """The table of the rows of `step_row`; with all its columns where there is none."""
+    table = pd.DataFrame(list(rows), columns=[name for name in COLUMNS if name != "elapsed_s"])
+    table = table.astype({name: float for name in OPTIONAL})
+    return table.assign(elapsed_s=table["step_s"].cumsum())
+
+
+def step_row(record: StepRecord) -> dict[str, Any]:
+    """The row of one step, without elapsed_s."""
+    lengths = np.concatenate([np.asarray(group) for group in record.lengths])
+    quantiles = np.quantile(lengths, list(QUANTILES.values()))
+    row = {name: getattr(record, name) for name in COPIED}
+    row |= {name: math.nan if (value := getattr(record, name)) is None else float(value) for name in OPTIONAL}
+    row |= {"groups": len(record.lengths), "responses": len(lengths), "rounds": len(record.rounds)}
+    row["slots"] = decode_slots(record.lengths, record.rounds)
+    return row | dict(zip(QUANTILES, quantiles.tolist(), strict=True))
+
+
+def _realised(record: StepRecord, sizes: Iterable[int], tau: float) -> dict[int, float]:
+    """Per size, the straggler rate that its sub-groups of the rollout had."""
+    rollout = GroupLengths.parse(record.lengths)
+    smallest = int(rollout.sizes.min())
+    return {n: expected_events(rollout, n, tau) / len(rollout.sizes) for n in sizes if n <= smallest}
+
+
+def _by_size(values: dict[int, dict[int, float]]) -> pd.DataFrame:
+    table = pd.DataFrame.from_dict(values, orient="index")
+    return table.reindex(columns=sorted(table.columns)).rename_axis(index="step")
+
+
+def _odd_values(table: pd.DataFrame) -> list[str]:
+    """What a trace may hold and a run does not write."""
+    found = []
+    steps = table["step"].tolist()
+    if steps != list(range(1, len(steps) + 1)):
+        found.append("the trace does not hold its steps from 1 on, one after the other")
+    if missing := int(table["reward"].isna().sum()):
+        found.append(f"{missing} of {len(table)} steps have no reward")
+    return found

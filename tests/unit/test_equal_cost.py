@@ -1,0 +1,280 @@
+"""Arms at equal cost: the curve, the two comparisons and the front against numbers by hand, and what the tables say."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.equal_cost import (
+    dominated_by,
+    equal_cost,
+    pareto_front,
+    reward_at,
+    reward_curve,
+    time_to,
+    write_equal_cost,
+)
+from analysis.runs import RunResults
+from analysis.steps import COLUMNS
+from sagc.run_folder import RunFolder
+
+NAN = math.nan
+
+
+def make_steps(rewards, seconds=10.0, **columns) -> pd.DataFrame:
+    """Steps of these rewards and of `seconds` each; columns that are not given are 1."""
+    steps = pd.DataFrame(1.0, index=range(len(rewards)), columns=list(COLUMNS))
+    steps = steps.assign(step=np.arange(1, len(rewards) + 1), reward=np.array(rewards, dtype=float), step_s=seconds)
+    steps = steps.assign(**columns)
+    return steps.assign(elapsed_s=steps["step_s"].cumsum())
+
+
+def make_run(group, steps, seed=0, planned=None, accuracy=None, algorithm="grpo", model="tiny", config=None):
+    """A run of these steps; evaluated on heldout where there is an accuracy."""
+    cell = {"model": model, "algorithm": algorithm, "stack": "vanilla", "group": group, "seed": seed}
+    name = "/".join(map(str, cell.values()))
+    summary = None
+    if accuracy is not None:
+        last = ("straggler_rate", "idle_fraction", "group_size", "tokens", "rollout_s", "reward")
+        summary = {**cell, **dict.fromkeys(last, 1.0), "mean_group_size": 1.0, "wall_s": steps["step_s"].sum()}
+        summary |= {"accuracy_heldout": accuracy, "output_tokens_heldout": 20.0}
+    nothing = pd.DataFrame()
+    return RunResults(
+        name=name,
+        folder=RunFolder(name),
+        cell=cell,
+        config={"run": {"cell": cell, "straggler": {"tau": 2.0, "event": "group"}, **(config or {})}},
+        planned_steps=len(steps) if planned is None else planned,
+        steps=steps,
+        risks=nothing,
+        realised=nothing,
+        summary=summary,
+    )
+
+
+def arms(*runs) -> dict[str, dict]:
+    return {row["group"]: row for row in equal_cost(runs).to_dict(orient="records")}
+
+
+# The reward curve ----------------------------------------------------------------------------------------------------
+
+
+def test_the_curve_is_a_trailing_mean_of_what_is_there():
+    curve = reward_curve(make_steps([0.0, 1.0, NAN, 0.5, *[0.5] * 6, 1.0]))
+    assert curve[:4].tolist() == pytest.approx([0.0, 0.5, 0.5, 0.5])
+    assert curve[-1] == pytest.approx((1.0 + 7 * 0.5 + 1.0) / 9)  # the first step has left, one has no reward
+
+
+def test_a_lucky_step_does_not_reach_the_target():
+    lucky = make_steps([1.0, *[0.0] * 30])
+    assert reward_curve(lucky)[0] == 1.0
+    assert math.isnan(time_to(lucky, 0.6))
+
+
+def test_ten_lucky_steps_do_not_reach_the_target():
+    steps = make_steps([*[0.0] * 10, *[1.0] * 10, *[0.0] * 20])
+    assert reward_curve(steps).max() == 1.0
+    assert math.isnan(time_to(steps, 0.6))
+
+
+def test_a_target_is_reached_where_both_sides_are_at_it():
+    steps = make_steps([*[0.0] * 10, *[1.0] * 20])
+    assert time_to(steps, 0.6) == 160.0  # the sixth 1 of ten; the ten after it are 1, too
+
+
+def test_the_last_step_can_reach_the_target():
+    steps = make_steps(np.arange(20) / 20)
+    assert time_to(steps, reward_curve(steps)[-1]) == 200.0
+
+
+def test_without_rewards_no_target_is_reached():
+    assert math.isnan(time_to(make_steps([NAN] * 12), 0.5))
+    assert math.isnan(time_to(make_steps([0.5] * 12), NAN))
+
+
+def test_the_reward_at_a_time_is_of_the_steps_that_had_ended():
+    steps = make_steps([0.0, 1.0, 0.5])
+    assert math.isnan(reward_at(steps, 9.9))
+    assert [reward_at(steps, seconds) for seconds in (10.0, 19.9, 20.0, 99.0)] == [0.0, 0.0, 0.5, 0.5]
+
+
+# The front -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_front_by_hand():
+    hours = np.array([1.0, 2.0, 2.0, 3.0, 1.0, 4.0])
+    accuracy = np.array([0.5, 0.7, 0.6, 0.7, 0.5, 0.8])
+    # The third is as quick as the second and worse, the fourth as good and slower; the first and fifth are equal.
+    assert pareto_front(hours, accuracy).tolist() == [True, True, False, False, True, True]
+
+
+def test_points_without_a_value_are_off_the_front_and_dominate_nothing():
+    hours, accuracy = np.array([1.0, NAN, 2.0]), np.array([NAN, 0.9, 0.1])
+    assert pareto_front(hours, accuracy).tolist() == [False, False, True]
+    assert pareto_front(np.array([]), np.array([])).tolist() == []
+
+
+numbers = st.one_of(st.integers(0, 4).map(float), st.just(NAN))
+
+
+@given(st.lists(st.tuples(numbers, numbers), max_size=8))
+def test_the_front_is_what_nothing_dominates(points):
+    hours, accuracy = np.array(points, dtype=float).reshape(-1, 2).T
+    expected = [
+        not (math.isnan(h) or math.isnan(a)) and not any(x <= h and y >= a and (x < h or y > a) for x, y in points)
+        for h, a in points
+    ]
+    assert pareto_front(hours, accuracy).tolist() == expected
+
+
+# Arms ----------------------------------------------------------------------------------------------------------------
+
+
+def level(reward, seconds):
+    return make_steps([0.0] * 10 + [reward] * 20, seconds=seconds)
+
+
+def test_two_arms_by_hand():
+    found = arms(make_run("16", level(0.5, 10.0)), make_run("sagc", level(0.8, 5.0)), make_run("4", level(0.4, 2.0)))
+    assert {row["reference"] for row in found.values()} == {"16"}
+    assert found["sagc"]["target"] == pytest.approx(0.5)
+    # 16 has its ten steps at 0.5 after 20 steps; 7 of 10 steps at 0.8 are 0.56.
+    assert (found["16"]["time_to_target_s"], found["sagc"]["time_to_target_s"]) == (200.0, 85.0)
+    assert found["sagc"]["time_vs_reference"] == pytest.approx(85 / 200)
+    assert (found["4"]["reached"], found["sagc"]["reached"]) == (0, 1)
+    assert math.isnan(found["4"]["time_to_target_s"]) and math.isnan(found["4"]["time_vs_reference"])
+    # 4 is done after 60 s: 12 steps of sagc, of which two at 0.8, and 6 of 16.
+    assert {row["budget_s"] for row in found.values()} == {60.0}
+    assert found["sagc"]["reward_at_budget"] == pytest.approx(0.16)
+    assert found["4"]["reward_vs_reference"] == pytest.approx(0.4)
+    assert math.isnan(found["4"]["reward_vs_reference_low"]) and math.isnan(found["4"]["reward_at_budget_se"])
+
+
+def test_seeds_are_paired():
+    runs = [make_run("16", level(0.5, seconds), seed=seed) for seed, seconds in enumerate((10.0, 20.0, 30.0))]
+    runs += [make_run("sagc", level(0.8, seconds), seed=seed) for seed, seconds in ((0, 5.0), (1, 20.0), (4, 1.0))]
+    found = arms(*runs)["sagc"]
+    assert (found["seeds"], found["reached"]) == (3, 3)
+    assert found["time_to_target_s"] == pytest.approx((85 + 340 + 17) / 3)
+    assert found["time_to_target_s_se"] == pytest.approx(np.std([85, 340, 17], ddof=1) / 3**0.5)
+    assert found["time_vs_reference"] == pytest.approx((85 + 340) / (200 + 400))
+    # Of two pairs, a quarter of the resamples draws one of them twice.
+    ends = [found["time_vs_reference_low"], found["time_vs_reference_high"]]
+    assert ends == pytest.approx([85 / 200, 340 / 400])
+
+
+def test_seeds_that_do_not_reach_the_target_are_counted():
+    runs = [make_run("16", level(0.5, 10.0), seed=seed) for seed in (0, 1)]
+    runs += [make_run("sagc", level(reward, 10.0), seed=seed) for seed, reward in enumerate((0.6, 0.4))]
+    found = arms(*runs)["sagc"]
+    assert (found["seeds"], found["reached"]) == (2, 1)
+    assert math.isnan(found["time_to_target_s_se"]) and found["time_vs_reference"] == pytest.approx(190 / 200)
+
+
+def test_the_largest_static_size_stands_in_for_16():
+    found = arms(make_run("4", level(0.9, 1.0)), make_run("8", level(0.5, 1.0)), make_run("sagc", level(0.5, 1.0)))
+    assert (found["sagc"]["reference"], found["sagc"]["target"]) == ("8", pytest.approx(0.5))
+    unfinished = make_run("16", level(0.9, 1.0), planned=99)
+    assert arms(make_run("8", level(0.5, 1.0)), unfinished)["8"]["reference"] == "8"
+
+
+def test_runs_that_are_not_done_do_not_count():
+    found = arms(
+        make_run("16", level(0.5, 10.0)),
+        make_run("sagc", level(0.9, 1.0).head(5), planned=30),
+        make_run("sagc-robust", level(0.9, 1.0).head(0), planned=30),
+    )
+    assert [found[group]["seeds"] for group in ("16", "sagc", "sagc-robust")] == [1, 0, 0]
+    assert found["16"]["budget_s"] == 300.0
+    assert math.isnan(found["sagc"]["wall_s"]) and not found["sagc"]["front_reward"]
+
+
+def test_every_cell_has_its_own_target_and_front():
+    one = [make_run("16", level(0.5, 10.0)), make_run("sagc", level(0.4, 20.0))]
+    other = [make_run("16", level(0.9, 1.0), model="b")]
+    found = equal_cost([*one, *other])
+    assert found["target"].tolist() == pytest.approx([0.5, 0.5, 0.9])
+    assert found["front_reward"].tolist() == [True, False, True]
+
+
+def test_what_dominates_a_controlled_arm():
+    frame = equal_cost(
+        [
+            make_run("4", level(0.5, 1.0), accuracy=0.6),
+            make_run("8", level(0.7, 2.0), accuracy=0.7),
+            make_run("16", level(0.8, 9.0), accuracy=0.9),
+            make_run("sagc", level(0.6, 4.0), accuracy=0.7),
+            make_run("sagc-robust", level(0.9, 1.5), accuracy=0.65),
+        ]
+    )
+    assert frame["front_heldout"].tolist() == [True, True, True, False, True]
+    [reward, heldout] = dominated_by(frame).to_dict(orient="records")
+    assert [reward["group"], reward["quality"], reward["static"]] == ["sagc", "reward", "8"]
+    assert (reward["time_ratio"], reward["difference"]) == (pytest.approx(0.5), pytest.approx(0.1))
+    assert [heldout["quality"], heldout["static"], heldout["difference"]] == ["heldout", "8", 0.0]
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+
+def read(runs, folder) -> tuple[str, str]:
+    write_equal_cost(equal_cost(runs), folder)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("equal_cost.csv", "equal_cost.md", "equal_cost.tex"),
+        *("pareto.csv", "pareto.md", "pareto.tex"),
+    ]
+    return (folder / "equal_cost.md").read_text(), (folder / "pareto.md").read_text()
+
+
+def test_the_tables_say_what_they_show(tmp_path):
+    runs = [
+        make_run("4", level(0.4, 60.0), accuracy=0.7),
+        make_run("16", level(0.5, 240.0), accuracy=0.8),
+        make_run("sagc", level(0.6, 120.0), accuracy=0.7),
+        make_run("sagc-robust", level(0.6, 120.0).head(3), planned=30),
+    ]
+    cost, pareto = read(runs, tmp_path)
+    assert "No arm has more than one seed" in cost and "No arm has more than one seed" in pareto
+    assert "The target is 0.500, the reward of static 16 at its end; the time given is 0.500 hours" in cost
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in cost.splitlines() if line.startswith("|")
+    ]
+    cells = {line[0]: line[2:] for line in lines[2:]}
+    assert cells["4"] == ["not reached", "0 of 1", "\N{EN DASH}", "0.400", "+0.400"]
+    assert cells["16"] == ["1.333", "1 of 1", "1.00", "0.000", "+0.000"]
+    assert cells["sagc"] == ["0.633", "1 of 1", "0.47", "0.300", "+0.300"]
+    assert cells["sagc-robust"] == ["\N{EN DASH}", "0 of 0", *["\N{EN DASH}"] * 3]
+    assert "At least as good as sagc in no more time: static 4 in heldout." in pareto
+    assert "sagc-robust in no more time" not in pareto
+    latex = (tmp_path / "pareto.tex").read_text()
+    assert r"tiny & grpo & vanilla & 16 & 1 & 2.000 & 0.500 & no & 0.800 & yes \\" in latex
+    assert pd.read_csv(tmp_path / "equal_cost.csv")["time_to_target_s"].tolist()[1:3] == [4800.0, 2280.0]
+    assert pd.read_csv(tmp_path / "pareto.csv")["front_heldout"].tolist() == [True, True, False, False]
+
+
+def test_errors_and_intervals_are_shown(tmp_path):
+    runs = [make_run(group, level(0.5, 3600.0), seed=seed) for group in ("16", "sagc") for seed in (0, 1)]
+    cost, pareto = read(runs, tmp_path)
+    assert "20.000 \N{PLUS-MINUS SIGN} 0.000" in cost and "1.00 [1.00, 1.00]" in cost and "2 of 2" in cost
+    assert "There are 2 seeds of an arm" in cost
+    assert "At least as good as sagc in no more time: static 16 in reward." in pareto
+
+
+@pytest.mark.parametrize(
+    ("runs", "said", "front"),
+    [
+        ([], "no run was found", "no run was found"),
+        ([make_run("16", level(0.5, 1.0).head(0), planned=9)], "No run is trained to its end yet", "No run is trained"),
+        ([make_run("sagc", level(0.5, 1.0))], "no static arm, and so no target", "no static arm to compare sagc with"),
+        ([make_run("16", level(NAN, 1.0).assign(reward=NAN))], "Static 16 has no reward at its end", "| 0.008 |"),
+        ([make_run("16", level(0.5, 1.0))], "No arm has more than one seed", "No arm has more than one seed"),
+    ],
+    ids=["no run", "no step", "no static arm", "no reward", "one arm"],
+)
+def test_what_is_missing_is_said(tmp_path, runs, said, front):
+    cost, pareto = read(runs, tmp_path)
+    assert said in cost and front in pareto
+    assert "nan" not in cost + pareto

@@ -1,0 +1,148 @@
+"""The report over made-up results: the verdict by hand, what is missing, escaping, and one file without requests."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from analysis.arms import summarize_arms
+from analysis.report.build import build_report
+from analysis.report.run_page import page_id
+from analysis.verdict import ALONE, NOTHING, verdict
+from sagc.errors import UserError
+from tests.made_results import make_run
+
+NOBODY = pd.DataFrame(columns=["model", "algorithm", "stack", "group", "quality", "static"])
+
+
+def runs_of(*rows) -> pd.DataFrame:
+    """Runs by group, seed, seconds and accuracy; stragglers in a tenth of the seconds."""
+    columns = ["group", "seed", "wall_s", "accuracy_heldout"]
+    frame = pd.DataFrame(rows, columns=columns).assign(model="m", algorithm="a", stack="s")
+    same = {name: 1.0 for name in ("idle_fraction", "mean_group_size", "rollout_s", "tokens", "reward")}
+    return frame.assign(**same, straggler_rate=frame["wall_s"] / 100, output_tokens_heldout=1.0)
+
+
+# The verdict ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_by_hand():
+    arms = summarize_arms(runs_of(("16", 0, 80.0, 0.75), ("8", 0, 30.0, 0.5), ("sagc", 0, 60.0, 0.7)))
+    beaten = pd.DataFrame([("m", "a", "s", "sagc", "heldout", "8")], columns=NOBODY.columns)
+    assert verdict(arms, "heldout", beaten) == (
+        "sagc takes 0.75 of static 16's training time with stragglers in 60 % of the groups instead of 80 %. "
+        "Accuracy on heldout differs from static 16's by -0.050 with sagc (a smaller static size is as good in no more "
+        "time in 1 of 1 cases); with one seed of every arm no interval can be given."
+    )
+    assert "in 0 of 1 cases" in verdict(arms, "heldout", NOBODY)
+    assert "Training reward differs from static 16's by +0.000 with sagc" in verdict(arms, "reward", beaten)
+
+
+def test_a_verdict_over_seeds_and_stacks():
+    first = runs_of(("16", 0, 80.0, 0.75), ("16", 1, 80.0, 0.75), ("sagc", 0, 60.0, 0.7), ("sagc", 1, 40.0, 0.7))
+    second = runs_of(("16", 0, 80.0, 0.5), ("sagc", 0, 100.0, 0.75), ("sagc", 1, 100.0, 0.75)).assign(stack="t")
+    text = verdict(summarize_arms(pd.concat([first, second])), "heldout", NOBODY)
+    assert "sagc takes 0.94 of static 16's training time (0.62 to 1.25)" in text
+    assert "as the mean over 2 combinations of model, algorithm and stack" in text
+    assert "by +0.100 (-0.050 to +0.250) with sagc" in text
+    assert text.endswith("the 95 % interval over seeds of the time is below static 16's in 1 of 2 cases.")
+
+
+def test_a_verdict_needs_a_reference():
+    assert verdict(pd.DataFrame(), "reward", NOBODY) == NOTHING
+    assert verdict(summarize_arms(runs_of(("8", 0, 1.0, 0.5), ("sagc", 0, 1.0, 0.5))), "heldout", NOBODY) == ALONE
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+def page_of(results) -> str:
+    return build_report(results).read_text(encoding="utf-8")
+
+
+def test_the_page_has_everything(tmp_path):
+    for group in ("4", "16", "sagc", "sagc-robust"):
+        make_run(tmp_path, group)
+    page = page_of(tmp_path)
+    for wanted in ("of static 16&#39;s training time", "Training efficiency", "At equal cost", "Where the time went"):
+        assert wanted in page
+    assert page.count('<section class="run"') == 4 and page.count("<figure>") == 7
+    assert 'id="run-tiny-grpo-vanilla-sagc-robust-0"' in page and "delta: 0.5" in page
+    tables = {path.name for path in (tmp_path / "tables").iterdir()}
+    wanted = {
+        f"{name}.{kind}" for name in ("equal_cost", "pareto", "savings", "published") for kind in ("csv", "md", "tex")
+    }
+    assert tables == wanted
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".svg", ".png", ".csv"}
+
+
+def test_the_page_asks_for_nothing(tmp_path):
+    for group in ("16", "sagc"):
+        make_run(tmp_path, group)
+    page = page_of(tmp_path)
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|\#)""", page)
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+
+
+def test_the_same_runs_give_the_same_page(tmp_path):
+    make_run(tmp_path, "16")
+    make_run(tmp_path, "sagc")
+    assert page_of(tmp_path) == page_of(tmp_path)
+
+
+def test_missing_and_unfinished_runs_are_shown(tmp_path):
+    make_run(tmp_path, "16", steps=5)
+    make_run(tmp_path, "sagc", steps=3, planned=5)
+    cell = {"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "seed": 0}
+    expected = [{**cell, "group": group} for group in (4, 16, "sagc")]
+    (tmp_path / "grid.json").write_text(json.dumps({"runs": expected}))
+    page = page_of(tmp_path)
+    assert "1 of the grid&#39;s 3 runs are missing" in page
+    assert "1 of 2 runs are unfinished; tables and verdict are without them" in page
+    assert "<td>tiny/grpo/vanilla/4/0</td><td>missing</td>" in page
+    assert ">tiny/grpo/vanilla/sagc/0</a></td><td>unfinished</td><td>3/5</td>" in page
+
+
+def test_runs_that_are_not_of_the_grid_are_left_out(tmp_path):
+    make_run(tmp_path, "16")
+    make_run(tmp_path, "8")
+    cell = {"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "seed": 0, "group": 16}
+    (tmp_path / "grid.json").write_text(json.dumps({"runs": [cell]}))
+    page = page_of(tmp_path)
+    assert "tiny/grpo/vanilla/8/seed0 is not of the grid that was run last; it is left out" in page
+    assert page.count('<section class="run"') == 1
+
+
+@pytest.mark.parametrize("folders", [0, 1])
+def test_nothing_to_show_is_said(tmp_path, folders):
+    for _ in range(folders):
+        (make_run(tmp_path, "sagc", steps=2, evaluated=False) / "trace.jsonl").write_text("")
+    page = page_of(tmp_path)
+    assert NOTHING in page and "There is nothing to draw yet" in page
+    assert ("the folder holds no run" in page) == (folders == 0)
+
+
+def test_what_a_run_wrote_is_text(tmp_path):
+    script = "<script>alert(1)</script>"
+    make_run(tmp_path, "16")
+    path = make_run(tmp_path, "sagc") / "config.json"
+    config = json.loads(path.read_text())
+    config["run"]["training"]["note"] = script
+    config["versions"]["sagc"] = script
+    config["machine"]["host"] = script
+    path.write_text(json.dumps(config))
+    page = page_of(tmp_path)
+    assert script not in page and page.count("<script>") == 1
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_pages_of_different_runs_have_different_ids():
+    cell = {"model": "a b", "algorithm": "x", "stack": "vanilla", "group": "16", "seed": 0}
+    assert page_id(cell) == "run-a_20_b-x-vanilla-16-0"
+    assert page_id(cell) != page_id({**cell, "model": "a/b"})
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        build_report(tmp_path / "nowhere")
