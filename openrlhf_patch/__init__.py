@@ -1,9 +1,11 @@
 """The `openrlhf` stack: OpenRLHF with a group size that changes. See README.md here."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from sagc.config import RunConfig
 from sagc.run_folder import RunFolder
+from sagc.trace import StepRecord
 
 
 def check(run: RunConfig) -> None:
@@ -13,8 +15,8 @@ def check(run: RunConfig) -> None:
     preflight.check(run)
 
 
-def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
+def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Callable[[StepRecord], None]) -> None:
     """Train one run into its folder (see openrlhf_patch/launch.py)."""
     from openrlhf_patch import launch
 
-    launch.train(run, folder, model, data)
+    launch.train(run, folder, model, data, on_step)

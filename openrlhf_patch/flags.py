@@ -19,6 +19,7 @@ REFUSED = {
     "ds.load_in_4bit": "weights in 4 bits cannot be handed to vLLM",
     "ds.lora.rank": "adapter weights have names that vLLM's copy of the model lacks, so that it would never change",
     "algo.kl.target": "an adaptive KL weight depends on the number of samples, which changes with the group size",
+    "logger.wandb.key": "keys are never written down; the config's `logging` sends scalars to W&B, after `wandb login`",
     "use_ms": "models and data are found by the run's config",
 }
 # What a profile's flags may begin with: they describe a machine, not a run.
@@ -26,7 +27,6 @@ ALLOWED = (
     "ds.",
     "vllm.",
     "ref.",
-    "logger.",
     "actor.gradient_checkpointing",
     "train.dynamic_batch_enable",
     "train.max_tokens_per_gpu",

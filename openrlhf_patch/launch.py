@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from openrlhf_patch import cpu, preflight
@@ -18,7 +19,7 @@ from sagc.config import RunConfig
 from sagc.data import read_prompts
 from sagc.progress import Progress
 from sagc.run_folder import RunFolder, folder_atomically
-from sagc.trace import TraceFollower
+from sagc.trace import StepRecord, TraceFollower
 
 LOG = "openrlhf.log"
 ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b: .+")
@@ -38,8 +39,10 @@ ON_CPU = {
 }
 
 
-def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
+def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Callable[[StepRecord], None]) -> None:
     """Train a run that `preflight.check` has passed, going on from its last whole checkpoint; the model comes last.
+
+    `on_step` is called in this process with every record that the trace has got, within a second.
 
     Raises
     ------
@@ -76,7 +79,7 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path) -> None:
             [sys.executable, "-m", "openrlhf_patch.driver", str(spec.write(Path(scratch) / "job.json"))],
             environment(run),
             log,
-            watch=lambda: [progress.step(record) for record in trace.new()],
+            watch=lambda: [(progress.step(record), on_step(record)) for record in trace.new()],
         )
         if status:
             raise RuntimeError(f"OpenRLHF ended with exit status {status}: {_last_error(log)} (the whole log is {log})")

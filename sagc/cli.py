@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from sagc.config import Cell, GridConfig, RunConfig, describe, read_yaml, validate_grid
 from sagc.data import embedded_folder, prompts_path
 from sagc.errors import UserError
-from sagc.sections import EvaluationConfig, WarmStartConfig
+from sagc.sections import EvaluationConfig, LoggingConfig, WarmStartConfig
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
@@ -88,6 +88,7 @@ def main() -> None:
 @click.option("--resolved", metavar="JSON", help="The run itself, resolved: what the DAG passes instead of all above.")
 @click.option("--model-path", metavar="PATH", help="Starting model, with --resolved.")
 @click.option("--data", type=click.Path(path_type=Path), help="Training prompts (JSON lines), with --resolved.")
+@click.option("--logging", metavar="JSON", help="Where scalars go beside the trace, with --resolved.")
 def train(
     run_dir: Path,
     config_file: Path,
@@ -100,6 +101,7 @@ def train(
     resolved: str | None,
     model_path: str | None,
     data: Path | None,
+    logging: str | None,
 ) -> None:
     """Train one run into RUN_DIR; a run that was interrupted goes on from its last checkpoint.
 
@@ -113,20 +115,22 @@ def train(
         if model_path is None or data is None:
             raise UserError("--resolved needs --model-path and --data")
         run = _from_json(RunConfig, resolved, "--resolved")
+        wanted = _from_json(LoggingConfig, logging or "{}", "--logging")
     else:
-        if model_path is not None or data is not None:
-            raise UserError("--model-path and --data need --resolved; without it the config says where they are")
+        if model_path is not None or data is not None or logging is not None:
+            raise UserError("--model-path, --data and --logging need --resolved; without it the config says them")
         grid = load_changed(config_file, changes)
         run = grid.run(choose_cell(grid, model, algorithm, stack, group_size, seed))
+        wanted = grid.logging
         from sagc.train import check
 
-        check(run)  # before minutes go into a warm start
+        check(run, wanted)  # before minutes go into a warm start
         data = prompts_file(grid, run.cell.model)
         model_path = starting_model(grid, run)
 
     from sagc.train import train as train_run
 
-    train_run(run, run_dir, model_path, data)
+    train_run(run, run_dir, model_path, data, wanted)
 
 
 @main.command()
@@ -175,6 +179,18 @@ def watch(results: Path, every: float) -> None:
     from analysis.watch import watch as watch_runs
 
     watch_runs(results, every, click.echo)
+
+
+@main.command()
+@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+def report(results: Path) -> None:
+    """Write one HTML page over the runs in RESULTS, finished or not: verdict, tables, figures, a page per run.
+
+    It is RESULTS/report.html, which works offline; figures and tables are beside it.
+    """
+    from analysis.report.build import build_report
+
+    click.echo(build_report(results))
 
 
 @main.command()

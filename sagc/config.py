@@ -24,6 +24,7 @@ from sagc.sections import (
     EvaluationConfig,
     Group,
     JobsConfig,
+    LoggingConfig,
     ModelConfig,
     Name,
     OpenRLHFConfig,
@@ -123,6 +124,7 @@ class GridConfig(Strict):
     reward: Name = "tiny"
     openrlhf: OpenRLHFConfig = OpenRLHFConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    logging: LoggingConfig = LoggingConfig()
     jobs: JobsConfig = JobsConfig()
 
     @field_validator("include", mode="before")

@@ -56,6 +56,9 @@ def _packages(grid: GridConfig, runs: list[RunConfig]) -> Iterator[Need]:
     if grid.evaluation.benchmarks:
         backend = grid.evaluation.backend
         wanted[f"evaluation backend {backend}"] = not_installed(EVALUATION_PACKAGES[backend])
+    for package, asked in (("tensorboard", grid.logging.tensorboard), ("wandb", grid.logging.wandb)):
+        if asked:
+            wanted[f"logging.{package}"] = not_installed([package])
     for name, missing in wanted.items():
         yield Need(name, f"{', '.join(missing)} not installed" if missing else None)
 

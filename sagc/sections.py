@@ -250,6 +250,21 @@ class EvaluationConfig(Strict):
         return value
 
 
+class WandbConfig(Strict):
+    """A project of Weights & Biases; the account is that of `wandb login` or WANDB_API_KEY, never in a config."""
+
+    project: str = Field(pattern=r"^[^/\\#?%:]{1,128}$", description="Project that the runs are in.")
+    entity: str | None = Field(None, min_length=1, description="User or team; none: the account's default.")
+    mode: Literal["online", "offline"] = Field("online", description="Offline: kept in the run folders, to sync later.")
+
+
+class LoggingConfig(Strict):
+    """Where the scalars of every step go beside the trace; no part of the run, which it does not change."""
+
+    tensorboard: bool = Field(False, description="Event files in the run folder, for TensorBoard.")
+    wandb: WandbConfig | None = Field(None, description="Weights & Biases.")
+
+
 class JobConfig(Strict):
     """What one kind of job asks of the machine."""
 

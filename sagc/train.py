@@ -11,15 +11,21 @@ from sagc.config import RunConfig
 from sagc.errors import UserError
 from sagc.rewards import reward_function
 from sagc.run_folder import RunFolder
+from sagc.scalars import ScalarLog
+from sagc.scalars import check as check_logging
+from sagc.sections import LoggingConfig
 
 log = logging.getLogger("sagc")
+NOTHING = LoggingConfig()
 
-# Stack -> module with `check(run)` and `train(run, folder, model_path, data)`; imported on use, for they are heavy.
+# Stack -> module with `check(run)` and `train(run, folder, model_path, data, on_step)`; imported on use, for they are
+# heavy. `on_step` is called with each step's record when it is in the trace.
 STACKS = {"vanilla": "sagc.vanilla", "openrlhf": "openrlhf_patch"}
 
 
-def check(run: RunConfig) -> None:
-    """Refuse what cannot be trained, before anything is made for it. Raises UserError."""
+def check(run: RunConfig, logging: LoggingConfig = NOTHING) -> None:
+    """Refuse what cannot be trained or logged, before anything is made for it. Raises UserError."""
+    check_logging(logging)
     try:
         reward_function(run.reward)
     except ValueError as error:
@@ -27,7 +33,7 @@ def check(run: RunConfig) -> None:
     _stack(run).check(run)
 
 
-def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
+def train(run: RunConfig, folder: Path, model: str | Path, data: Path, logging: LoggingConfig = NOTHING) -> None:
     """Train one run into its folder; a run that was interrupted goes on from its last checkpoint.
 
     Parameters
@@ -40,6 +46,8 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
         Starting model: a local folder in Hugging Face format, or a Hub id.
     data
         JSON lines with the training prompts: `prompt`, and the columns that the reward needs.
+    logging
+        Where the scalars of every step go beside the trace (see sagc/scalars.py).
 
     Raises
     ------
@@ -47,7 +55,7 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
         For a folder that holds another config's run or that another process uses, and for what the stack refuses.
     """
     place, main = RunFolder(folder), os.environ.get("RANK", "0") == "0"
-    check(run)
+    check(run, logging)
     # Of several processes the first claims the folder, for all of them.
     with place.lock() if main else contextlib.nullcontext():
         if place.complete and place.read_config().get("hash") == run.hash:
@@ -55,7 +63,8 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path) -> None:
             return
         if main:
             place.write_config(run)
-        _stack(run).train(run, place, str(model), Path(data))
+        with ScalarLog(logging if main else NOTHING, place, run) as scalars:
+            _stack(run).train(run, place, str(model), Path(data), scalars.write)
 
 
 def _stack(run: RunConfig) -> ModuleType:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from sagc.progress import Progress
 from sagc.rewards import reward_function
 from sagc.run_folder import RunFolder, folder_atomically
 from sagc.sections import AlgorithmConfig
-from sagc.trace import TraceWriter
+from sagc.trace import StepRecord, TraceWriter
 from sagc.trl import SagcGRPOTrainer
 
 COMPLETE = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
@@ -42,8 +43,12 @@ def check(run: RunConfig) -> None:
         )
 
 
-def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> None:
+def train(
+    run: RunConfig, folder: RunFolder, model_path: str, data: Path, on_step: Callable[[StepRecord], None]
+) -> None:
     """Train one run into its folder, going on from its last whole checkpoint; the model is written last.
+
+    `on_step` is called in the main process with every record that the trace has got.
 
     Raises
     ------
@@ -72,7 +77,7 @@ def train(run: RunConfig, folder: RunFolder, model_path: str, data: Path) -> Non
             controller=run.build_controller(),
             hold=run.training.hold,
             max_rounds=run.algorithm.dynamic_sampling.max_rounds if run.algorithm.dynamic_sampling else None,
-            on_step=lambda record: (writer.append(record), progress.step(record)),
+            on_step=lambda record: (writer.append(record), progress.step(record), on_step(record)),
             callbacks=[_SaveTrace(folder.trace)] if main else None,
         )
         trainer.remove_callback(PrinterCallback)

@@ -51,6 +51,22 @@ def config_file(tmp_path, minimal):
 
 
 @pytest.fixture
+def read_events():
+    """Reads TensorBoard's event files as TensorBoard does: `read_events(folder)` -> step -> name -> [values]."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def read(folder: Path) -> dict[int, dict[str, list[float]]]:
+        events = EventAccumulator(str(folder)).Reload()
+        steps: dict[int, dict[str, list[float]]] = {}
+        for name in events.Tags()["scalars"]:
+            for event in events.Scalars(name):
+                steps.setdefault(event.step, {}).setdefault(name, []).append(event.value)
+        return steps
+
+    return read
+
+
+@pytest.fixture
 def raw_grid():
     """`raw_grid("dapo", "sagc", stack="openrlhf", steps=3)` -> the config of a grid of one run, as YAML gives it."""
 

@@ -5,6 +5,7 @@ and calls Snakemake as the README does. One module-wide copy holds a finished gr
 """
 
 import copy
+import importlib.util
 import os
 import re
 import shutil
@@ -36,6 +37,7 @@ SMALL = {
         "benchmarks": {"heldout": {"task": "tiny_heldout", "samples": 1}},
         "max_response_tokens": 32,
     },
+    "logging": {"tensorboard": True},
 }
 
 
@@ -227,6 +229,21 @@ def test_the_grid_ends_in_a_table(trained):
             assert (trained.results / "logs" / rule / "tiny/grpo/vanilla" / group / "seed0.log").exists()
 
 
+def test_the_runs_log_to_tensorboard_where_the_config_asks_for_it(trained, read_events):
+    for group in ("4", "sagc-robust"):
+        run = trained.results / "tiny" / "grpo" / "vanilla" / group / "seed0"
+        assert list(read_events(run / "tensorboard")) == [1, 2]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed here")
+def test_a_package_that_logging_lacks_is_said_before_anything_is_made(fresh):
+    fresh.change("logging.wandb", {"project": "groups"})
+    done = fresh.snakemake("--cores", "1")
+    assert done.returncode != 0
+    assert "Error: logging.wandb needs the package wandb, which is not installed; `pip install wandb`" in done.stderr
+    assert not fresh.results.exists()
+
+
 def test_what_runs_is_said_and_what_comes_next(trained):
     assert "SAGC: 2 runs in results; every job writes its log below results/logs" in trained.output
     assert "SAGC: all done; the table is results/summary.md" in trained.output
@@ -261,6 +278,8 @@ def test_text_edits_rerun_nothing(finished):
         ("evaluation.temperature", 0.5, EVALUATIONS),
         ("jobs.train.mem_mb", 5000, {}),
         ("jobs.train.threads", 2, {}),
+        ("logging", {}, {}),
+        ("logging", {"tensorboard": True, "wandb": None}, {}),
     ],
 )
 def test_a_change_reruns_exactly_what_depends_on_it(finished, path, value, jobs):

@@ -220,7 +220,7 @@ def test_rewards_that_are_all_equal_end(tmp_path, openrlhf):
 
 
 def train_command(run: RunConfig, folder: Path, model: Path, data: Path) -> list[str]:
-    paths = ["--model-path", str(model), "--data", str(data)]
+    paths = ["--model-path", str(model), "--data", str(data), "--logging", '{"tensorboard": true}']
     return [sys.executable, "-m", "sagc.cli", "train", str(folder), "--resolved", run.model_dump_json(), *paths]
 
 
@@ -261,7 +261,7 @@ def run_until_killed(command: list[str], folder: Path, at_step: int, kill) -> li
     return list(read_trace(folder / "trace.jsonl"))
 
 
-def test_a_killed_run_goes_on_where_its_checkpoint_stood(tmp_path, openrlhf, tiny_model, tiny_data):
+def test_a_killed_run_goes_on_where_its_checkpoint_stood(tmp_path, openrlhf, tiny_model, tiny_data, read_events):
     """Killed twice, at steps that differ from test to test: first the launcher alone, then the whole process tree."""
     steps = 8
     run = openrlhf("dapo", "sagc", steps=steps, prompts_per_step=4, micro_batches=2, checkpoint_every=2)
@@ -285,6 +285,11 @@ def test_a_killed_run_goes_on_where_its_checkpoint_stood(tmp_path, openrlhf, tin
     assert trace[:kept] == killed[:kept]
 
     assert [record.step for record in trace] == list(range(1, steps + 1))
+    shown = read_events(folder / "tensorboard")  # each step once, though some were done again
+    assert {step: values["rollout/tokens"] for step, values in shown.items()} == {r.step: [r.tokens] for r in trace}
+    assert {step: values["time/step_s"] for step, values in shown.items()} == {
+        record.step: [pytest.approx(record.step_s, rel=1e-6)] for record in trace
+    }
     stream = PromptStream(len(read_prompts(data)), run.seeds["data"])
     for record in trace:
         assert sorted(record.prompt_index) == sorted(stream.take(len(record.prompt_index)))

@@ -9,16 +9,19 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 
 from sagc import vanilla
 from sagc.errors import UserError
 from sagc.run_folder import RunFolder
+from sagc.scalars import scalars
 from sagc.trace import read_trace
 from sagc.train import train
 
 CLOCKS = ("rollout_s", "train_s", "sync_s", "step_s")
+TENSORBOARD = ("--logging", '{"tensorboard": true}')
 
 
 def facts(folder):
@@ -29,12 +32,25 @@ def facts(folder):
     ]
 
 
-def command(run, folder, model, data):
+def command(run, folder, model, data, *options):
     """The command of the DAG."""
     return [
         *(sys.executable, "-m", "sagc.cli", "train", str(folder), "--resolved", run.model_dump_json()),
         *("--model-path", str(model), "--data", str(data / "train.jsonl")),
+        *options,
     ]
+
+
+def assert_tensorboard_shows_the_trace(folder, read_events):
+    """Every step once, with the values of the trace as 32 bits hold them."""
+    shown = read_events(folder / "tensorboard")
+    expected = {
+        record.step: {name: [float(np.float32(value))] for name, value in scalars(record).items()}
+        for record in read_trace(RunFolder(folder).trace)
+    }
+    for values in shown.values():
+        del values["time/left_s"]
+    assert shown == expected
 
 
 def run_to_end(*arguments):
@@ -75,16 +91,17 @@ def test_three_steps_of_each_algorithm_leave_a_whole_run_folder(
 
 @pytest.mark.parametrize("outputs_deleted", [False, True], ids=["same folder", "outputs deleted as Snakemake does"])
 def test_sigkill_at_a_random_moment_and_the_same_command_give_the_unbroken_trace(
-    tmp_path, resolve, tiny_model, tiny_data, outputs_deleted
+    tmp_path, resolve, tiny_model, tiny_data, read_events, outputs_deleted
 ):
     run = resolve("dapo", "sagc", steps=7, checkpoint_every=2, learning_rate=1e-3)
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
-    run_to_end(run, unbroken, tiny_model, tiny_data)
+    run_to_end(run, unbroken, tiny_model, tiny_data, *TENSORBOARD)
+    assert_tensorboard_shows_the_trace(unbroken, read_events)
 
     kill_after = random.Random(int(outputs_deleted)).randint(2, 5)  # steps; the first checkpoint comes after 2
     trace = RunFolder(broken).trace
     process = subprocess.Popen(
-        command(run, broken, tiny_model, tiny_data), stderr=subprocess.DEVNULL, env=environment()
+        command(run, broken, tiny_model, tiny_data, *TENSORBOARD), stderr=subprocess.DEVNULL, env=environment()
     )
     while process.poll() is None and not (trace.exists() and trace.read_bytes().count(b"\n") >= kill_after):
         time.sleep(0.01)
@@ -93,10 +110,12 @@ def test_sigkill_at_a_random_moment_and_the_same_command_give_the_unbroken_trace
     if outputs_deleted:
         trace.unlink()
         RunFolder(broken).config.unlink()
-    said = run_to_end(run, broken, tiny_model, tiny_data)
+    said = run_to_end(run, broken, tiny_model, tiny_data, *TENSORBOARD)
 
     assert "going on after step" in said
     assert facts(broken) == facts(unbroken)
+    assert len(list((broken / "tensorboard").iterdir())) == 2, "a file per process that trained"
+    assert_tensorboard_shows_the_trace(broken, read_events)
     one, other = (load_file(RunFolder(folder).model / "model.safetensors") for folder in (unbroken, broken))
     assert all((one[name] == other[name]).all() for name in one)
 
@@ -188,9 +207,9 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, resolve, tiny_model, tiny_dat
     assert all(path.stat().st_mtime_ns == time_ for path, time_ in before.items())
 
 
-def test_two_processes_share_one_run_folder(tmp_path, resolve, tiny_model, tiny_data):
+def test_two_processes_share_one_run_folder(tmp_path, resolve, tiny_model, tiny_data, read_events):
     run, folder = resolve("dapo", "sagc-robust", steps=2), RunFolder(tmp_path / "run")
-    python, module, *rest = command(run, folder.path, tiny_model, tiny_data)
+    python, module, *rest = command(run, folder.path, tiny_model, tiny_data, *TENSORBOARD)
     assert module == "-m"
     launch = [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", *rest]
     done = subprocess.run(launch, capture_output=True, text=True, env={**environment(), "ACCELERATE_USE_CPU": "true"})
@@ -198,6 +217,8 @@ def test_two_processes_share_one_run_folder(tmp_path, resolve, tiny_model, tiny_
     records = list(read_trace(folder.trace))
     assert [record.step for record in records] == [1, 2]
     assert folder.complete
+    assert len(list((folder.path / "tensorboard").iterdir())) == 1
+    assert_tensorboard_shows_the_trace(folder.path, read_events)
 
 
 @pytest.fixture

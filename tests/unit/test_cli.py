@@ -15,6 +15,7 @@ import sagc.cli
 from sagc.cli import load_changed, main
 from sagc.config import RunConfig, load_grid
 from sagc.errors import UserError
+from sagc.sections import LoggingConfig
 
 
 def call(*arguments):
@@ -34,9 +35,7 @@ def refused(*arguments) -> str:
 def trained(monkeypatch):
     """The arguments of each call of sagc.train.train, which trains nothing."""
     calls = []
-    stub = SimpleNamespace(
-        check=lambda run: None, train=lambda run, folder, model, data: calls.append((run, folder, model, data))
-    )
+    stub = SimpleNamespace(check=lambda run, logging: None, train=lambda *arguments: calls.append(arguments))
     monkeypatch.setitem(sys.modules, "sagc.train", stub)
     return calls
 
@@ -66,8 +65,9 @@ def test_help_imports_nothing_heavy():
 
 def test_train_takes_the_grids_first_run_where_nothing_is_said(trained, config_file, embedded_model, tmp_path):
     assert call("train", tmp_path / "run", "--config", config_file()).exit_code == 0
-    [(run, folder, model, data)] = trained
+    [(run, folder, model, data, logging)] = trained
     assert run.cell.path == "tiny/grpo/vanilla/4/seed0"
+    assert logging == LoggingConfig()
     assert (folder, model) == (tmp_path / "run", str(embedded_model))
     assert data == tmp_path / "results" / "data" / "tiny" / "train.jsonl"
     assert data.exists()
@@ -83,9 +83,12 @@ def test_train_takes_names_and_changes(trained, config_file, embedded_model, tmp
         "training.steps=3",
         "--set",
         "controllers.sagc.delta=0.3",
+        "--set",
+        "logging.tensorboard=true",
     ]
     assert call("train", tmp_path / "run", "--config", config_file(), *arguments).exit_code == 0
-    [(run, *_)] = trained
+    [(run, *_, logging)] = trained
+    assert logging == LoggingConfig(tensorboard=True)
     assert run.cell.path == "tiny/grpo/vanilla/sagc/seed3"
     assert run.training.steps == 3
     assert run.controller["delta"] == 0.3
@@ -110,7 +113,9 @@ def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_pat
     run = grid.run(grid.cells()[0])
     options = ["--resolved", run.model_dump_json(), "--model-path", "m", "--data", tmp_path / "d.jsonl"]
     assert call("train", tmp_path / "run", *options).exit_code == 0
-    assert trained == [(run, tmp_path / "run", "m", tmp_path / "d.jsonl")]
+    assert call("train", tmp_path / "run", *options, "--logging", '{"tensorboard": true}').exit_code == 0
+    rest = (run, tmp_path / "run", "m", tmp_path / "d.jsonl")
+    assert trained == [(*rest, LoggingConfig()), (*rest, LoggingConfig(tensorboard=True))]
     assert RunConfig.model_validate_json(run.model_dump_json()).hash == run.hash
 
 
@@ -133,7 +138,14 @@ def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_pat
         (["--resolved", "{}"], "--resolved needs --model-path and --data"),
         (["--resolved", "{", "--model-path", "m", "--data", "d"], "--resolved: config is '{': invalid JSON"),
         (["--resolved", "{}", "--model-path", "m", "--data", "d"], "--resolved: key cell is missing (and 7 more)"),
-        (["--model-path", "m"], "--model-path and --data need --resolved"),
+        (["--model-path", "m"], "--model-path, --data and --logging need --resolved"),
+        (["--logging", "{}"], "--model-path, --data and --logging need --resolved"),
+        (["--set", "logging.wandb.project=a/b"], "logging.wandb.project is 'a/b': string should match pattern"),
+        (["--set", "logging.wandb={}"], "key logging.wandb.project is missing"),
+        (
+            ["--set", "logging.wandb={project: a, key: secret}"],
+            "unknown key logging.wandb.key; allowed here are project, entity, mode",
+        ),
     ],
 )
 def test_each_mistake_of_train_is_one_sentence(trained, config_file, tmp_path, arguments, sentence):

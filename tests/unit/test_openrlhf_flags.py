@@ -112,6 +112,8 @@ def test_colocated_models_sleep_in_turn(resolve, parser):
         ({"train.partial_rollout_enable": True}, "refused: it needs the asynchronous trainer"),
         ({"train.dynamic_batch_enable": True}, "with DeepSpeed 0.19.6 and ZeRO stage 2 only the last micro batch's"),
         ({"rollout.vllm_generate_batch_size": 8}, "refused: responses left over"),
+        ({"logger.wandb.key": "secret"}, "refused: keys are never written down"),
+        ({"logger.tensorboard_dir": "x"}, "is not about the machine"),
         ({"ds.ring_attn_size": 2}, "refused: processes that share a sequence"),
         ({"ds.lora.rank": 8}, "refused: adapter weights"),
         ({"train.batch_size": 8}, "'train.batch_size' follows from the run's config; change it there"),

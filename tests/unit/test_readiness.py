@@ -115,6 +115,13 @@ def test_packages_are_named(local, monkeypatch):
     assert lacks(validate_grid(local)) == {"evaluation backend vllm": "vllm not installed"}
 
 
+def test_what_logging_needs_is_named(local, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "wandb" else find(name))
+    local["logging"] = {"tensorboard": True, "wandb": {"project": "p"}}
+    assert lacks(validate_grid(local)) == {"logging.wandb": "wandb not installed"}
+
+
 def test_gpus_of_a_profile_count_too(local):
     local["grid"]["stacks"] = ["openrlhf"]
     local["openrlhf"] = {"profile": "p", "profiles": {"p": {"device": "cuda", "actors": 2, "engines": 1}}}

@@ -5,11 +5,13 @@ import re
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from analysis.arms import summarize_arms
 from analysis.report.build import build_report
 from analysis.report.run_page import page_id
 from analysis.verdict import ALONE, NOTHING, verdict
+from sagc.cli import main
 from sagc.errors import UserError
 from tests.made_results import make_run
 
@@ -146,3 +148,11 @@ def test_pages_of_different_runs_have_different_ids():
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         build_report(tmp_path / "nowhere")
+
+
+def test_the_command_writes_the_page_and_says_where(tmp_path):
+    make_run(tmp_path, "16", steps=2)
+    result = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert (result.exit_code, result.output) == (0, f"{tmp_path / 'report.html'}\n")
+    nowhere = CliRunner().invoke(main, ["report", str(tmp_path / "nowhere")])
+    assert nowhere.exit_code == 2 and "does not exist" in nowhere.output

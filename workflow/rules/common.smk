@@ -17,6 +17,8 @@ DATA = str(embedded_folder(GRID))
 PROMPTS = str(prompts_path(GRID, "{model}"))
 OVERLAP = [] if GRID.data.type == "tiny" else [f"{RESULTS}/data/overlap.json", f"{RESULTS}/data/overlap.md"]
 PYTHON = sys.executable  # `sagc` is not on PATH where Snakemake was called without activating its environment
+# No parameter of the rule: whoever asks for logs of a grid that is half done does not train its finished runs again.
+LOGGING = GRID.logging.model_dump_json()
 # Tokenizers would start threads beside the job's, and libraries' progress bars would fill the logs.
 ENVIRONMENT = "export OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1;"
 

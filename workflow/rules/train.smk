@@ -56,4 +56,4 @@ rule train:
         " group size {wildcards.group}, seed {wildcards.seed}" + ASKS
     shell:
         ENVIRONMENT + " {PYTHON} {params.processes} -m sagc.cli train {params.folder:q} --resolved {params.run:q}"
-        " --model-path {params.model:q} --data {input.data:q} > {log:q} 2>&1"
+        " --model-path {params.model:q} --data {input.data:q} --logging {LOGGING:q} > {log:q} 2>&1"
