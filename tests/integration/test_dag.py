@@ -6,6 +6,7 @@ and calls Snakemake as the README does. One module-wide copy holds a finished gr
 
 import copy
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -114,7 +116,8 @@ def finished(trained):
     trained.write(SMALL)
 
 
-TABLES = {"tabulate": 1, "tabulate_arms": 1, "compare_lengths": 1}
+TABLES = {"tabulate": 1, "tabulate_arms": 1, "compare_lengths": 1, "report": 1}
+LIST = {"list_runs": 1}  # where the set of runs changes
 RUN = {"train": 1, "evaluate": 1, "summarize": 1, **TABLES}
 EVALUATIONS = {"evaluate": 2, "summarize": 2, **TABLES}
 BOTH = {"train": 2, **EVALUATIONS}
@@ -129,6 +132,7 @@ def test_the_default_grid_is_the_papers(fresh, project):
         "evaluate": 23,
         "summarize": 23,
         **TABLES,
+        **LIST,
     }
 
 
@@ -143,6 +147,7 @@ def test_the_papers_grid_is_listed_on_any_machine(fresh, project):
         "evaluate": 32,
         "summarize": 32,
         **TABLES,
+        **LIST,
     }
     for job in (
         "train qwen2.5-3b with dapo on vanilla, group size sagc, seed 0 (8 GPUs, 64000 MB, 2880 minutes at most)",
@@ -150,7 +155,7 @@ def test_the_papers_grid_is_listed_on_any_machine(fresh, project):
         "evaluate qwen2.5-3b after dapo on openrlhf, group size 4, seed 0 (1 GPUs, 64000 MB, 600 minutes at most)",
     ):
         assert f": {job}\n" in listed
-    assert listed.count(" minutes at most)") == 3 * 32 + 2 + 1 + len(TABLES)  # of every job
+    assert listed.count(" minutes at most)") == 3 * 32 + 2 + 1 + len(TABLES) + len(LIST)  # of every job
     # The vanilla stack has a process per GPU, the openrlhf stack starts its own.
     commands = re.findall(r"-m sagc\.cli train results/paper/\S+", listed)
     several = re.findall(r"torch.distributed.run --standalone --nproc-per-node 8 -m sagc\.cli train (\S+)", listed)
@@ -229,6 +234,25 @@ def test_the_grid_ends_in_a_table(trained):
             assert (trained.results / "logs" / rule / "tiny/grpo/vanilla" / group / "seed0.log").exists()
 
 
+def test_the_grid_ends_in_a_report(trained):
+    page = (trained.results / "report.html").read_text()
+    assert page.count('<section class="run"') == 2 and "are missing" not in page
+    assert {run["group"] for run in json.loads((trained.results / "grid.json").read_text())["runs"]} == {
+        4,
+        "sagc-robust",
+    }
+    assert len(list((trained.results / "figures").glob("*.svg"))) == 7
+    for table in ("arms.csv", "efficiency.tex", "equal_cost.md", "pareto.csv", "savings.tex", "published.md"):
+        assert (trained.results / "tables" / table).stat().st_size > 0
+
+
+def test_the_report_of_snakemake_has_page_tables_and_figures(finished):
+    finished.snakemake("--report", "report.zip")
+    names = zipfile.ZipFile(finished.folder / "report.zip").namelist()
+    for suffix in ("report.html", "summary.md", "control.svg", "pareto.svg"):
+        assert any(name.endswith(suffix) for name in names), names
+
+
 def test_the_runs_log_to_tensorboard_where_the_config_asks_for_it(trained, read_events):
     for group in ("4", "sagc-robust"):
         run = trained.results / "tiny" / "grpo" / "vanilla" / group / "seed0"
@@ -246,7 +270,7 @@ def test_a_package_that_logging_lacks_is_said_before_anything_is_made(fresh):
 
 def test_what_runs_is_said_and_what_comes_next(trained):
     assert "SAGC: 2 runs in results; every job writes its log below results/logs" in trained.output
-    assert "SAGC: all done; the table is results/summary.md" in trained.output
+    assert "SAGC: all done; open results/report.html in a browser; the table over all runs is" in trained.output
 
 
 def test_a_second_call_does_nothing_and_is_quick(finished):
@@ -267,10 +291,10 @@ def test_text_edits_rerun_nothing(finished):
 @pytest.mark.parametrize(
     ("path", "value", "jobs"),
     [
-        ("grid.seeds", [0, 1], BOTH),
-        ("grid.groups", [4, "sagc-robust", 8], RUN),
-        ("include", [{"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "group": 6, "seed": 0}], RUN),
-        ("grid.groups", [4], TABLES),
+        ("grid.seeds", [0, 1], BOTH | LIST),
+        ("grid.groups", [4, "sagc-robust", 8], RUN | LIST),
+        ("include", [{"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "group": 6, "seed": 0}], RUN | LIST),
+        ("grid.groups", [4], TABLES | LIST),
         ("training.learning_rate", 1e-3, BOTH),
         ("straggler.tau", 3, BOTH),
         ("controllers.sagc-robust.delta", 0.5, RUN),
