@@ -6,31 +6,29 @@ DeepSpeed writes the folders `global_step<N>` below `_actor`, and the file `late
 import shutil
 from pathlib import Path
 
+from sagc.checkpoints import keep_last_whole
 from sagc.run_folder import RunFolder, write_atomically
 
 FOLDER = "_actor"  # of openrlhf.trainer.ray.ppo_actor
-COMPLETE = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
+STEP = "global_step"
 
 
 def restore(checkpoints: Path, folder: RunFolder) -> int:
     """Point DeepSpeed at the last whole checkpoint and put the run's trace back to where it stood then.
 
-    All other checkpoints are removed: upstream counts a half-written one when it decides which to delete. Returns the
-    rollouts done.
+    Later checkpoints, half-written or damaged, are removed: upstream counts them when it decides which to delete.
+    Returns the rollouts done.
     """
-    whole = {int(path.parent.name.removeprefix("global_step")): path.parent for path in _whole(checkpoints)}
-    done = max(whole, default=0)
-    for path in (checkpoints / FOLDER).glob("*"):
-        if path != whole.get(done):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    newest_first = sorted((checkpoints / FOLDER).glob(f"{STEP}*"), key=_step, reverse=True)
+    checkpoint = keep_last_whole(newest_first)
     folder.trace.unlink(missing_ok=True)
-    if done:
-        shutil.copyfile(whole[done] / "trace.jsonl", folder.trace)
-        write_atomically(checkpoints / FOLDER / "latest", whole[done].name)
-    else:
+    if checkpoint is None:
         shutil.rmtree(checkpoints, ignore_errors=True)  # upstream would try to load from an empty folder
-    return done
+        return 0
+    shutil.copyfile(checkpoint / "trace.jsonl", folder.trace)
+    write_atomically(checkpoints / FOLDER / "latest", checkpoint.name)
+    return _step(checkpoint)
 
 
-def _whole(checkpoints: Path) -> list[Path]:
-    return list((checkpoints / FOLDER).glob(f"global_step*/{COMPLETE}"))
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix(STEP))

@@ -28,12 +28,13 @@ cpu.install()
 from openrlhf.trainer.ppo_trainer import PPOTrainer  # noqa: E402
 from openrlhf.trainer.ppo_utils.experience import Experience  # noqa: E402
 
-from openrlhf_patch.checkpoints import COMPLETE, FOLDER  # noqa: E402
+from openrlhf_patch.checkpoints import FOLDER  # noqa: E402
 from openrlhf_patch.clock import say  # noqa: E402
 from openrlhf_patch.experience import GroupExperienceMaker, fill_up  # noqa: E402
 from openrlhf_patch.flags import micro_batch_size  # noqa: E402
 from openrlhf_patch.prompts import PromptSource, prompt_texts  # noqa: E402
 from openrlhf_patch.samples import GroupSamplesGenerator  # noqa: E402
+from sagc.checkpoints import seal  # noqa: E402
 from sagc.config import RunConfig  # noqa: E402
 from sagc.controller import GroupSizeController  # noqa: E402
 from sagc.data import read_prompts  # noqa: E402
@@ -132,7 +133,7 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
         if global_step % self.args.ckpt.save_steps == 0:
             folder = Path(self.args.ckpt.path) / FOLDER / f"global_step{global_step}"
             shutil.copyfile(self.trace.path, folder / "trace.jsonl")
-            (folder / COMPLETE).touch()
+            seal(folder)
 
     def init_checkpoint_states(self) -> dict:
         states = super().init_checkpoint_states()

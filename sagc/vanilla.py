@@ -21,6 +21,7 @@ from transformers.utils.logging import disable_progress_bar
 from trl import GRPOConfig
 from trl.rewards import get_soft_overlong_punishment
 
+from sagc.checkpoints import keep_last_whole, seal
 from sagc.config import RunConfig, check_divisible
 from sagc.data import read_prompts
 from sagc.errors import UserError
@@ -30,8 +31,6 @@ from sagc.run_folder import RunFolder, folder_atomically
 from sagc.sections import AlgorithmConfig
 from sagc.trace import StepRecord, TraceWriter
 from sagc.trl import SagcGRPOTrainer
-
-COMPLETE = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
 
 
 def check(run: RunConfig) -> None:
@@ -94,13 +93,10 @@ def train(
 def restore(checkpoints: Path, folder: RunFolder) -> Path | None:
     """Find the last whole checkpoint and put the run's trace back to where it stood then.
 
-    Checkpoints that were being written when their process died are removed, and so is everything in the trace after
-    the checkpoint: those steps will be done again.
+    Later checkpoints, half-written or damaged, are removed, and so is everything in the trace after the checkpoint:
+    those steps will be done again.
     """
-    for path in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
-        if not (path / COMPLETE).exists():
-            shutil.rmtree(path)
-    checkpoint = last_checkpoint(checkpoints)
+    checkpoint = keep_last_whole(_newest_first(checkpoints))
     folder.trace.unlink(missing_ok=True)
     if checkpoint is not None:
         shutil.copyfile(checkpoint / "trace.jsonl", folder.trace)
@@ -108,9 +104,13 @@ def restore(checkpoints: Path, folder: RunFolder) -> Path | None:
 
 
 def last_checkpoint(checkpoints: Path) -> Path | None:
-    """The whole checkpoint of the highest step, if there is one."""
-    whole = [path.parent for path in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{COMPLETE}")]
-    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """The checkpoint that `restore` has left, if there is one."""
+    return next(iter(_newest_first(checkpoints)), None)
+
+
+def _newest_first(checkpoints: Path) -> list[Path]:
+    found = checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
 
 
 class _SaveTrace(TrainerCallback):
@@ -122,7 +122,7 @@ class _SaveTrace(TrainerCallback):
     def on_save(self, args, state, control, **kwargs):
         folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         shutil.copyfile(self.trace, folder / "trace.jsonl")
-        (folder / COMPLETE).touch()
+        seal(folder)
 
 
 def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:

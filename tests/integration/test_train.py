@@ -14,6 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from sagc import vanilla
+from sagc.checkpoints import damage
 from sagc.errors import UserError
 from sagc.run_folder import RunFolder
 from sagc.scalars import scalars
@@ -157,9 +158,38 @@ def test_a_checkpoint_that_was_being_written_is_passed_over(tmp_path, resolve, t
         with pytest.raises(KeyboardInterrupt):
             train(*arguments)
     assert (folder.checkpoints(run) / "checkpoint-3").exists()
-    assert vanilla.last_checkpoint(folder.checkpoints(run)).name == "checkpoint-2"
+    assert damage(folder.checkpoints(run) / "checkpoint-3") == "it was not written to its end"
     train(*arguments)
     assert facts(folder.path) == facts(unbroken.path)
+
+
+@pytest.mark.parametrize("harm", ["cut in half", "a flipped bit"])
+def test_a_damaged_checkpoint_is_passed_over_and_the_run_ends_as_an_unbroken_one(
+    tmp_path, resolve, tiny_model, tiny_data, monkeypatch, caplog, harm
+):
+    run, folder, unbroken = resolve(steps=4, checkpoint_every=1), RunFolder(tmp_path / "run"), tmp_path / "unbroken"
+    train(run, unbroken, tiny_model, tiny_data / "train.jsonl")
+    save = vanilla._SaveTrace.on_save
+
+    def dies_after_three(self, args, state, control, **columns):
+        save(self, args, state, control, **columns)
+        if state.global_step == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vanilla._SaveTrace, "on_save", dies_after_three)
+        with pytest.raises(KeyboardInterrupt):
+            train(run, folder.path, tiny_model, tiny_data / "train.jsonl")
+    weights = folder.checkpoints(run) / "checkpoint-3" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    if harm == "cut in half":
+        del content[len(content) // 2 :]
+    else:
+        content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    train(run, folder.path, tiny_model, tiny_data / "train.jsonl")
+    assert "model.safetensors is not what was written: the run goes on from checkpoint-2" in caplog.text
+    assert facts(folder.path) == facts(unbroken)
 
 
 def test_a_folder_in_use_or_of_another_config_is_refused_and_left_alone(tmp_path, resolve, tiny_model, tiny_data):

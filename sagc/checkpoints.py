@@ -1,0 +1,94 @@
+"""Whole checkpoints: sealed with the checksums of their files, checked before a run goes on from one."""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from sagc.run_folder import write_atomically
+
+log = logging.getLogger("sagc")
+
+SEAL = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
+
+
+def seal(folder: Path) -> None:
+    """Mark a checkpoint as whole: when this returns, its files are on disk, and the seal holds their checksums."""
+    files = _files(folder)
+    content = {name: _checksum(path, sync=True) for name, path in files.items()}
+    for path in {folder, *(path.parent for path in files.values())}:
+        _sync_folder(path)
+    write_atomically(folder / SEAL, json.dumps(content, indent=0) + "\n")
+    _sync_folder(folder)
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint, in words; None for a whole one. Reads every file."""
+    try:
+        sealed = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+        wanted = {str(name): str(checksum) for name, checksum in sealed.items()}
+    except FileNotFoundError:
+        return "it was not written to its end"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"its {SEAL} cannot be read ({type(error).__name__})"
+    for name, checksum in wanted.items():
+        try:
+            found = _checksum(folder / name)
+        except FileNotFoundError:
+            return f"its file {name} is missing"
+        except OSError as error:
+            return f"its file {name} cannot be read ({error.strerror})"
+        if found != checksum:
+            return f"its file {name} is not what was written"
+    return None
+
+
+def keep_last_whole(folders: Iterable[Path]) -> Path | None:
+    """Of a run's checkpoints, the last first, remove all up to the first whole one and return that.
+
+    A checkpoint that was sealed and is damaged is said in a warning, with the one that the run goes on from instead.
+    """
+    lost: list[str] = []
+    for folder in folders:
+        problem = damage(folder)
+        if problem is None:
+            _tell(lost, f"the run goes on from {folder.name}")
+            return folder
+        if (folder / SEAL).exists():  # a half-written one is what a kill leaves, and nothing to worry about
+            lost.append(f"checkpoint {folder} is damaged, {problem}")
+        shutil.rmtree(folder)
+    _tell(lost, "the run starts anew")
+    return None
+
+
+def _tell(lost: list[str], instead: str) -> None:
+    if lost:
+        log.warning("%s: %s", "; ".join(lost), instead)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path != folder / SEAL
+    }
+
+
+def _checksum(path: Path, sync: bool = False) -> str:
+    """SHA-256; with `sync`, the file is on disk afterwards."""
+    with open(path, "rb") as file:
+        if sync:
+            os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Names are on disk only when their folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
