@@ -194,6 +194,25 @@ def report(results: Path) -> None:
 
 
 @main.command()
+@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clean(run_dir: Path, yes: bool) -> None:
+    """Remove what of the run in RUN_DIR can be made again: checkpoints, model, evaluation, summary; never the trace."""
+    from sagc.clean import MADE_AGAIN, removable, remove, size
+
+    paths = removable(run_dir)
+    if not paths:
+        click.echo(f"{run_dir}: nothing to remove")
+        return
+    for path in paths:
+        click.echo(f"{size(path) / 1e6:10.1f} MB  {path}  ({MADE_AGAIN[path.name]})")
+    if yes or click.confirm("Remove these?"):
+        remove(run_dir)
+    else:
+        click.echo("nothing was removed")
+
+
+@main.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Say also what this config lacks here.")
 @set_option
 def doctor(config_file: Path | None, changes: tuple[str, ...]) -> None:

@@ -1,0 +1,53 @@
+"""What of a run's folder can be made again, and its removal: never the trace, which nothing else holds."""
+
+import shutil
+from pathlib import Path
+
+from sagc.errors import UserError
+from sagc.run_folder import RunFolder
+
+MADE_AGAIN = {  # below the run folder -> by what
+    "checkpoints": "only an unfinished training needs it",
+    "model": "training makes it again",
+    "eval": "evaluating the model makes it again",
+    "summary.json": "`sagc summarize` makes it again, once there is an evaluation",
+    "tensorboard": "it was made from the trace",
+    "openrlhf.log": "training writes it",
+}
+
+
+def removable(folder: Path) -> list[Path]:
+    """What can be removed of a run, in the order of MADE_AGAIN.
+
+    Raises
+    ------
+    UserError
+        For a folder that is no run's.
+    """
+    run = RunFolder(folder)
+    if "run" not in run.read_config():
+        raise UserError(f"{folder} is not a run folder: its config.json is of something else")
+    return [path for name in MADE_AGAIN if (path := run.path / name).exists() or path.is_symlink()]
+
+
+def remove(folder: Path) -> None:
+    """Remove what `removable` names; config.json, trace.jsonl and files of the user's own stay.
+
+    Raises
+    ------
+    UserError
+        For a folder that is no run's, or that a process is using.
+    """
+    with RunFolder(folder).lock():
+        for path in removable(folder):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def size(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder."""
+    if path.is_symlink() or path.is_file():
+        return path.lstat().st_size
+    return sum(each.lstat().st_size for each in path.rglob("*") if not each.is_dir())
