@@ -168,7 +168,7 @@ def test_a_config_file_on_the_command_line_stands_in_for_the_default(fresh):
     other = copy.deepcopy(SMALL)
     other["grid"]["groups"] = [16]
     (fresh.folder / "other.yaml").write_text(yaml.safe_dump(other))
-    assert fresh.planned("--configfile", "other.yaml") == {"warm_start": 1, "write_data": 1, **RUN}
+    assert fresh.planned("--configfile", "other.yaml") == {"warm_start": 1, "write_data": 1, **RUN, **LIST}
 
 
 def test_single_keys_can_be_changed_on_the_command_line(fresh):
@@ -188,12 +188,13 @@ def test_prompts_of_the_users_own_are_an_input(fresh):
         "check_overlap": 1,
         "write_data": 1,  # the evaluation's problems
         **BOTH,
+        **LIST,
     }
 
 
 def test_a_pretrained_model_needs_no_warm_start(fresh):
     fresh.change("models.tiny", {"type": "pretrained", "path": "someone/model"})
-    assert fresh.planned() == {"write_data": 1, **BOTH}
+    assert fresh.planned() == {"write_data": 1, **BOTH, **LIST}
 
 
 def test_a_run_beside_the_grid_can_be_asked_for(fresh):
@@ -358,6 +359,28 @@ def test_a_killed_training_goes_on_from_its_checkpoint(trained, tmp_path, projec
     steps = [yaml.safe_load(line)["step"] for line in (run / "trace.jsonl").read_text().splitlines()]
     assert steps == list(range(1, 31))
     assert not list(run.glob("checkpoints/*"))
+
+
+def test_an_edit_while_jobs_run_breaks_nothing_and_reruns_nothing(trained, tmp_path, project):
+    """Comments in the workflow and a config file, saved while a run trains."""
+    edited = Project(tmp_path, project)
+    shutil.copytree(trained.results / "models", edited.results / "models")
+    edited.change("grid.groups", [4])
+    edited.change("training.steps", 10)
+    run = edited.results / "tiny/grpo/vanilla/4/seed0"
+    snakemake = subprocess.Popen(edited.command("--cores", "2"), cwd=edited.folder, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (run / "trace.jsonl").exists():
+        assert time.monotonic() < deadline, edited.logs()
+        assert snakemake.poll() is None, snakemake.stderr.read() + edited.logs()
+        time.sleep(0.05)
+    for name in ("Snakefile", "workflow/rules/train.smk", "workflow/rules/report.smk", "config/config.yaml"):
+        with open(edited.folder / name, "a", encoding="utf-8") as file:
+            file.write("\n# a comment\n")
+    _, stderr = snakemake.communicate()
+    assert snakemake.returncode == 0, stderr + edited.logs()
+    assert len((run / "trace.jsonl").read_text().splitlines()) == 10
+    assert edited.planned() == {}
 
 
 def test_a_job_that_fails_names_its_log_and_stops_no_other(trained, tmp_path, project):
