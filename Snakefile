@@ -4,11 +4,14 @@
 `--config key=value` changes single keys of either. Nothing trains before the whole config is found valid.
 """
 
+import atexit
+import contextlib
 import sys
 from pathlib import Path
 
 from sagc.config import read_yaml, validate_grid
 from sagc.errors import UserError
+from sagc.run_folder import RunFolder
 from sagc.scalars import check as check_logging
 
 PROJECT = Path(str(workflow.basedir))
@@ -30,6 +33,8 @@ if not workflow.overwrite_configfiles:
     configfile: str(DEFAULT_CONFIG)
 
 
+LOCKS = contextlib.ExitStack()  # two calls at once would run the same jobs
+atexit.register(LOCKS.close)
 GRID = checked(validate_grid, config, source=" ".join(map(str, workflow.configfiles)))
 checked(check_logging, GRID.logging)
 
@@ -67,6 +72,7 @@ rule all:
 
 
 onstart:
+    checked(LOCKS.enter_context, RunFolder(RESULTS).lock())
     say(f"{len(GRID.cells())} runs in {RESULTS}; every job writes its log below {RESULTS}/logs")
 
 

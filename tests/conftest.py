@@ -31,6 +31,18 @@ def project() -> Path:
     return PROJECT
 
 
+# Of the environment of a run; never to be found in a file.
+SECRETS = {"HF_TOKEN": "hf_a1b2c3secret", "WANDB_API_KEY": "0123secret4567", "AWS_SECRET_ACCESS_KEY": "aws89secret"}
+
+
+def files_with_secrets(folder: Path) -> list[Path]:
+    """Files below a folder that hold one of SECRETS."""
+    wanted = [value.encode() for value in SECRETS.values()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return [path for path in files if any(value in path.read_bytes() for value in wanted)]
+
+
 @pytest.fixture
 def minimal() -> dict[str, Any]:
     """A small valid config as a dictionary that the test may change."""

@@ -38,7 +38,11 @@ SCORES = {"rewards": "accuracy", "extracted": "extracted", "unchecked": "uncheck
 
 
 def evaluate(
-    folder: Path, evaluation: EvaluationConfig, data_dir: Path, benchmarks_dir: Path = BENCHMARKS
+    folder: Path,
+    evaluation: EvaluationConfig,
+    data_dir: Path,
+    benchmarks_dir: Path = BENCHMARKS,
+    end_orphan: bool = False,
 ) -> dict[str, Any]:
     """Evaluate a run's model on every benchmark and write the run's eval/ folder, whole or not at all.
 
@@ -56,6 +60,8 @@ def evaluate(
         Folder of the embedded task's problems; other benchmarks have one of their own, or come from the Hub.
     benchmarks_dir : Path
         Where the task files are.
+    end_orphan : bool
+        Whether a job of the DAG that still holds the folder is ended first (see `RunFolder.lock`).
 
     Returns
     -------
@@ -75,7 +81,7 @@ def evaluate(
     if not place.model.is_dir():
         raise UserError(f"{place.path} has no model/ to evaluate; train it first")
     tasks = {name: task_file(benchmark, Path(benchmarks_dir)) for name, benchmark in evaluation.benchmarks.items()}
-    with place.lock(), _quiet():
+    with place.lock(end_orphan), _quiet():
         content, samples = _evaluate(place, run, evaluation, tasks, Path(data_dir), started)
         _write(place.evaluation, content, samples)
         shutil.rmtree(_journals(place), ignore_errors=True)

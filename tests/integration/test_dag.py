@@ -22,6 +22,8 @@ import psutil
 import pytest
 import yaml
 
+from tests.conftest import SECRETS, files_with_secrets
+
 SMALL = {
     "results": "results",
     "grid": {
@@ -73,7 +75,10 @@ class Project:
         return [sys.executable, "-m", "snakemake", *arguments]
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run(self.command(*arguments), cwd=self.folder, capture_output=True, text=True)
+        environment = os.environ | SECRETS
+        return subprocess.run(
+            self.command(*arguments), cwd=self.folder, capture_output=True, text=True, env=environment
+        )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         done = self.snakemake("--cores", "2", *arguments)
@@ -93,6 +98,18 @@ class Project:
     def logs(self) -> str:
         files = sorted(self.results.glob("logs/**/*.log"))
         return "\n".join(f"== {file}\n{file.read_text()}" for file in files)
+
+
+def start_until(project, happened) -> subprocess.Popen:
+    """Snakemake in the background, as far as that has happened."""
+    command = project.command("--cores", "2")
+    snakemake = subprocess.Popen(command, cwd=project.folder, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not happened():
+        assert time.monotonic() < deadline, project.logs()
+        assert snakemake.poll() is None, snakemake.stderr.read() + project.logs()
+        time.sleep(0.05)
+    return snakemake
 
 
 @pytest.fixture
@@ -235,6 +252,11 @@ def test_the_grid_ends_in_a_table(trained):
             assert (trained.results / "logs" / rule / "tiny/grpo/vanilla" / group / "seed0.log").exists()
 
 
+def test_no_file_holds_a_key_of_the_environment(trained):
+    """Logs, traces, configs, event files, tables and the report."""
+    assert files_with_secrets(trained.folder) == []
+
+
 def test_the_grid_ends_in_a_report(trained):
     page = (trained.results / "report.html").read_text()
     assert page.count('<section class="run"') == 2 and "are missing" not in page
@@ -339,12 +361,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(trained, tmp_path, projec
     killed.change("grid.groups", [4])
     killed.change("training.steps", 30)
     run = killed.results / "tiny/grpo/vanilla/4/seed0"
-    snakemake = subprocess.Popen(killed.command("--cores", "2"), cwd=killed.folder, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not list(run.glob("checkpoints/*/*/COMPLETE")):
-        assert time.monotonic() < deadline, killed.logs()
-        assert snakemake.poll() is None, snakemake.stderr.read() + killed.logs()
-        time.sleep(0.05)
+    snakemake = start_until(killed, lambda: list(run.glob("checkpoints/*/*/COMPLETE")))
     trainers = [p for p in psutil.Process(snakemake.pid).children(recursive=True) if "sagc.cli" in p.cmdline()]
     for trainer in trainers:
         trainer.send_signal(signal.SIGKILL)
@@ -361,6 +378,40 @@ def test_a_killed_training_goes_on_from_its_checkpoint(trained, tmp_path, projec
     assert not list(run.glob("checkpoints/*"))
 
 
+def test_after_sigkill_of_snakemake_the_same_command_ends_what_it_left_and_finishes(trained, tmp_path, project):
+    killed = Project(tmp_path, project)
+    shutil.copytree(trained.results / "models", killed.results / "models")
+    killed.change("grid.groups", [4])
+    killed.change("training.steps", 30)
+    run = killed.results / "tiny/grpo/vanilla/4/seed0"
+    snakemake = start_until(killed, lambda: list(run.glob("checkpoints/*/*/COMPLETE")))
+    [trainer] = [p for p in psutil.Process(snakemake.pid).children(recursive=True) if "sagc.cli" in p.cmdline()]
+    trainer.suspend()  # or it would be done before the next call comes to it
+    snakemake.kill()
+    snakemake.wait()  # its pipe stays open as long as the trainer lives
+    killed.run()
+    assert not trainer.is_running()
+    log = (killed.results / "logs/train/tiny/grpo/vanilla/4/seed0.log").read_text()
+    assert f"ending process {trainer.pid}" in log and re.search(r"going on after step \d+ of 30", log)
+    steps = [yaml.safe_load(line)["step"] for line in (run / "trace.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, 31))
+    assert killed.planned() == {}
+
+
+def test_two_calls_at_once_run_nothing_twice(trained, tmp_path, project):
+    both = Project(tmp_path, project)
+    shutil.copytree(trained.results / "models", both.results / "models")
+    both.change("grid.groups", [4])
+    first = start_until(both, lambda: (both.results / ".lock-holder").exists())
+    second = both.snakemake("--cores", "1")
+    assert second.returncode != 0
+    assert f"Error: results is in use by process {first.pid} on" in second.stderr
+    assert "Traceback" not in second.stderr
+    _, stderr = first.communicate()
+    assert first.returncode == 0, stderr + both.logs()
+    assert both.planned() == {}
+
+
 def test_an_edit_while_jobs_run_breaks_nothing_and_reruns_nothing(trained, tmp_path, project):
     """Comments in the workflow and a config file, saved while a run trains."""
     edited = Project(tmp_path, project)
@@ -368,12 +419,7 @@ def test_an_edit_while_jobs_run_breaks_nothing_and_reruns_nothing(trained, tmp_p
     edited.change("grid.groups", [4])
     edited.change("training.steps", 10)
     run = edited.results / "tiny/grpo/vanilla/4/seed0"
-    snakemake = subprocess.Popen(edited.command("--cores", "2"), cwd=edited.folder, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not (run / "trace.jsonl").exists():
-        assert time.monotonic() < deadline, edited.logs()
-        assert snakemake.poll() is None, snakemake.stderr.read() + edited.logs()
-        time.sleep(0.05)
+    snakemake = start_until(edited, (run / "trace.jsonl").exists)
     for name in ("Snakefile", "workflow/rules/train.smk", "workflow/rules/report.smk", "config/config.yaml"):
         with open(edited.folder / name, "a", encoding="utf-8") as file:
             file.write("\n# a comment\n")

@@ -51,6 +51,52 @@ def test_a_killed_process_frees_its_folder(holder, tmp_path):
         assert f"process {os.getpid()} on" in (tmp_path / ".lock-holder").read_text()
 
 
+@pytest.fixture
+def start_holder(tmp_path):
+    """Starts a process that holds the test's folder, called with these options."""
+    started = []
+
+    def start(*options, deaf=False):
+        code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" * deaf + HOLD
+        command = [sys.executable, "-c", code, str(tmp_path), *options]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[-1].stdout.readline() == "held\n"
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("option", ["--resolved", "--evaluation"])
+@pytest.mark.parametrize("deaf", [False, True])
+def test_a_job_that_a_killed_snakemake_left_behind_is_ended(start_holder, tmp_path, monkeypatch, caplog, option, deaf):
+    monkeypatch.setattr(run_folder, "ORPHAN_S", 1.0 if deaf else 30.0)
+    orphan = start_holder(option, "{}", deaf=deaf)
+    with RunFolder(tmp_path).lock(end_orphan=True):
+        orphan.wait(10)  # fails where it is still there
+        assert f"process {os.getpid()} on" in (tmp_path / ".lock-holder").read_text()
+    assert f"ending process {orphan.pid}, which a Snakemake that is gone has left behind" in caplog.text
+
+
+def test_what_a_user_started_is_never_ended(start_holder, tmp_path):
+    process = start_holder("--config", "config.yaml")
+    with pytest.raises(UserError, match="is in use by process"), RunFolder(tmp_path).lock(end_orphan=True):
+        pass
+    assert process.poll() is None
+
+
+def test_a_job_is_ended_only_where_that_is_asked_for(start_holder, tmp_path):
+    process = start_holder("--resolved", "{}")
+    with pytest.raises(UserError, match="is in use by process"), RunFolder(tmp_path).lock():
+        pass
+    (tmp_path / ".lock-holder").write_text(f"process {process.pid} on another.machine\n")
+    with pytest.raises(UserError, match=r"on another\.machine"), RunFolder(tmp_path).lock(end_orphan=True):
+        pass
+    assert process.poll() is None
+
+
 def test_whether_a_folder_is_in_use_can_be_seen_without_its_lock(holder, tmp_path):
     place = RunFolder(tmp_path)
     assert place.in_use
