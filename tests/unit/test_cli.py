@@ -35,7 +35,9 @@ def refused(*arguments) -> str:
 def trained(monkeypatch):
     """The arguments of each call of sagc.train.train, which trains nothing."""
     calls = []
-    stub = SimpleNamespace(check=lambda run, logging: None, train=lambda *arguments: calls.append(arguments))
+    stub = SimpleNamespace(
+        check=lambda run, logging: None, train=lambda *given, end_orphan: calls.append((*given, end_orphan))
+    )
     monkeypatch.setitem(sys.modules, "sagc.train", stub)
     return calls
 
@@ -65,9 +67,9 @@ def test_help_imports_nothing_heavy():
 
 def test_train_takes_the_grids_first_run_where_nothing_is_said(trained, config_file, embedded_model, tmp_path):
     assert call("train", tmp_path / "run", "--config", config_file()).exit_code == 0
-    [(run, folder, model, data, logging)] = trained
+    [(run, folder, model, data, logging, end_orphan)] = trained
     assert run.cell.path == "tiny/grpo/vanilla/4/seed0"
-    assert logging == LoggingConfig()
+    assert logging == LoggingConfig() and not end_orphan
     assert (folder, model) == (tmp_path / "run", str(embedded_model))
     assert data == tmp_path / "results" / "data" / "tiny" / "train.jsonl"
     assert data.exists()
@@ -87,7 +89,7 @@ def test_train_takes_names_and_changes(trained, config_file, embedded_model, tmp
         "logging.tensorboard=true",
     ]
     assert call("train", tmp_path / "run", "--config", config_file(), *arguments).exit_code == 0
-    [(run, *_, logging)] = trained
+    [(run, *_, logging, _)] = trained
     assert logging == LoggingConfig(tensorboard=True)
     assert run.cell.path == "tiny/grpo/vanilla/sagc/seed3"
     assert run.training.steps == 3
@@ -115,7 +117,7 @@ def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_pat
     assert call("train", tmp_path / "run", *options).exit_code == 0
     assert call("train", tmp_path / "run", *options, "--logging", '{"tensorboard": true}').exit_code == 0
     rest = (run, tmp_path / "run", "m", tmp_path / "d.jsonl")
-    assert trained == [(*rest, LoggingConfig()), (*rest, LoggingConfig(tensorboard=True))]
+    assert trained == [(*rest, LoggingConfig(), True), (*rest, LoggingConfig(tensorboard=True), True)]
     assert RunConfig.model_validate_json(run.model_dump_json()).hash == run.hash
 
 
@@ -188,7 +190,7 @@ def test_a_model_that_cannot_be_loaded_is_refused_before_openrlhf_starts(config_
 
 def test_evaluate_passes_the_configs_evaluation(config_file, tmp_path, monkeypatch):
     calls = []
-    stub = SimpleNamespace(evaluate=lambda *arguments: calls.append(arguments) or {"score": 1})
+    stub = SimpleNamespace(evaluate=lambda *given, end_orphan: calls.append((*given, end_orphan)) or {"score": 1})
     monkeypatch.setitem(sys.modules, "sagc.evaluation.job", stub)
     benchmarks = {"heldout": {"task": "tiny_heldout", "samples": 2}}
     path = config_file({"evaluation": {"benchmarks": benchmarks}})
@@ -197,7 +199,7 @@ def test_evaluate_passes_the_configs_evaluation(config_file, tmp_path, monkeypat
     exact = load_changed(path, ("evaluation.temperature=0.5",)).evaluation
     data = tmp_path / "results" / "data" / "tiny"
     assert call("evaluate", tmp_path / "run", "--evaluation", exact.model_dump_json(), "--data", data).exit_code == 0
-    assert calls == [(tmp_path / "run", exact, data)] * 2
+    assert calls == [(tmp_path / "run", exact, data, of_the_dag) for of_the_dag in (False, True)]
 
 
 def test_evaluate_needs_data_with_an_evaluation(tmp_path):
