@@ -25,7 +25,7 @@ PROSE = re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL)
 # Words in code style or in indented blocks; a path is one with a slash, or with an ending that files here have.
 CODE = re.findall(r"`([^`\n]+)`", PROSE) + re.findall(r"^ {4}(.+)$", PROSE, flags=re.MULTILINE)
 PATH = re.compile(r"(?<![\w/:.\"])(?:\w[\w.-]*/[\w./-]*|[\w-]+\.(?:py|md|yaml|jsonl?|csv|smk|cff)\b)")
-MADE = {"sums/trace.jsonl", "checkpoints"}  # while examples and runs go on; the rest is below results/
+MADE = {"sums/trace.jsonl", "checkpoints", "tensorboard", "wandb"}  # while examples and runs go on; else below results/
 
 
 def rows_of(table_start: str) -> dict[str, list[str]]:
