@@ -3,7 +3,7 @@
 #   make setup   .venv with everything, from the pinned lists of requirements/
 #   make grid    the grid of config/config.yaml, as `snakemake --cores all` does
 #   make quick   the smallest grid that shows the point, config/quick.yaml
-#   make test    linters, unit tests, integration tests
+#   make test    linters, unit tests, integration tests, and where Slurm is installed tests/slurm, as root
 #   make bench   the benchmarks of tests/bench, as one table
 #   make lint    ruff and snakefmt, without changing a file
 #
@@ -41,6 +41,7 @@ quick: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest --doctest-modules tests/unit $(DOCTESTS)
 	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/slurm
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench
