@@ -5,6 +5,7 @@ never touched. Everything else is in a folder of the test session, and what was 
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -154,6 +155,10 @@ def why_not() -> str | None:
         path = SETTINGS / name
         if path.exists() and not path.read_text().startswith(MARK):
             return f"{path} is not from these tests, and is left alone"
+    if (SETTINGS / "slurm.conf").exists():
+        started = re.findall(r"^SlurmctldPidFile=(.*)", (SETTINGS / "slurm.conf").read_text(), re.MULTILINE)
+        if any(Path(file).exists() and psutil.pid_exists(int(Path(file).read_text())) for file in started):
+            return "another session of these tests has a Slurm running"
     return None
 
 
