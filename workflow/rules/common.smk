@@ -54,8 +54,13 @@ def benchmark_of(rule, path=CELL):
     return f"{RESULTS}/benchmarks/{rule}/{path}.tsv"
 
 
+def memory_of(job: JobConfig, attempt):
+    """Twice as much once a job has failed, and no more: a time limit or a preemption counts as an attempt, too."""
+    return job.mem_mb * min(attempt, 2)
+
+
 def resources_of(job: JobConfig):
-    return {"mem_mb": job.mem_mb, "runtime": job.runtime, "gpu": job.gpus}
+    return {"mem_mb": lambda wildcards, attempt: memory_of(job, attempt), "runtime": job.runtime, "gpu": job.gpus}
 
 
 # In the messages of the long jobs: what a dry run is read for.

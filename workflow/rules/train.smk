@@ -42,7 +42,7 @@ rule train:
     priority: longest_first
     threads: lambda wildcards: job_of(wildcards).threads
     resources:
-        mem_mb=lambda wildcards: job_of(wildcards).mem_mb,
+        mem_mb=lambda wildcards, attempt: memory_of(job_of(wildcards), attempt),
         runtime=lambda wildcards: job_of(wildcards).runtime,
         gpu=lambda wildcards: job_of(wildcards).gpus,
     params:
