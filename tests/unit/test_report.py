@@ -79,6 +79,20 @@ def test_the_page_has_everything(tmp_path):
     assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".svg", ".png", ".csv"}
 
 
+def test_the_page_says_where_the_runs_come_from(tmp_path):
+    path = make_run(tmp_path, "16") / "config.json"
+    config = json.loads(path.read_text()) | {"code": {"commit": "c0ffee", "changed": True}}
+    path.write_text(json.dumps(config))
+    page = page_of(tmp_path)
+    wanted = ("<dt>commits of the runs</dt><dd>c0ffee, with changes that are in no commit</dd>",)
+    wanted += (
+        "<dt>config hash</dt><dd>0123456789abcdef</dd>",
+        "<dd>host, Linux, 2</dd>",
+        "<dt>python</dt><dd>3.11.7</dd>",
+    )
+    assert [text for text in wanted if text not in page] == []
+
+
 def test_the_page_asks_for_nothing(tmp_path):
     for group in ("16", "sagc"):
         make_run(tmp_path, group)
