@@ -135,14 +135,15 @@ def _runs(loaded: Results, expected: list[dict[str, Any]]) -> PageTable:
 
 
 def _run_row(run: RunResults) -> dict[str, Any]:
-    trained = training_columns(run.steps, run.config["run"]["straggler"]["event"]) if len(run.steps) else {}
-    summary = run.summary or {}
-    accuracy = next((value for name, value in summary.items() if name.startswith("accuracy_")), None)
+    row = run.summary
+    if row is None:  # not done, and maybe not begun
+        row = training_columns(run.steps, run.config["run"]["straggler"]["event"]) if len(run.steps) else {}
+    accuracy = next((value for name, value in row.items() if name.startswith("accuracy_")), None)
     return {
+        **row,
         **run.cell,
         "state": run.state,
         "done": f"{len(run.steps)}/{run.planned_steps}",
-        **trained,
         "accuracy": accuracy,
     }
 
