@@ -53,15 +53,13 @@ class ShownFigure:
     csv: str
 
 
-def build_report(results: str | Path, out: str | Path | None = None) -> Path:
+def build_report(results: str | Path) -> Path:
     """Write the report over a results folder, finished or not, and return its path.
 
     Parameters
     ----------
     results : path
-        Folder of the runs.
-    out : path, optional
-        Where the page goes; report.html in the results folder by default. Figures and tables go beside it.
+        Folder of the runs. report.html, figures/ and tables/ go into it.
 
     Raises
     ------
@@ -69,25 +67,24 @@ def build_report(results: str | Path, out: str | Path | None = None) -> Path:
         Where the folder does not exist.
     """
     results = Path(results)
-    out = Path(out) if out else results / "report.html"
     expected = _expected(results)
     loaded = _of_the_grid(load_results(results), expected)
     done = loaded.table()
     runs = add_ratios(done) if len(done) else done
     arms = summarize_arms(runs) if len(runs) else pd.DataFrame()
     costs, split, theirs = equal_cost(loaded.runs), savings(loaded.runs), published(loaded.runs)
-    tables = out.parent / "tables"
+    out, tables = results / "report.html", results / "tables"
     write_equal_cost(costs, tables)
     write_savings(split, tables)
     write_published(theirs, tables)
     quality = next(iter(benchmarks(runs)), "reward")
-    figures = write_figures(loaded.runs, out.parent / "figures")
+    figures = write_figures(loaded.runs, results / "figures")
     page = _render(
         title=TITLE,
         verdict=verdict(arms, quality, dominated_by(costs)),
         problems=_problems(loaded, expected),
         sections=sections_of(loaded, expected, Tables(runs, arms, costs, split, theirs)),
-        figures=_by_section(figures, out.parent),
+        figures=_by_section(figures, results),
         provenance=_provenance(loaded),
         pages=[run_page(run) for run in loaded.runs],
     )
@@ -183,13 +180,10 @@ def _csp_hash(text: str) -> str:
 
 
 @click.command(cls=Command)
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="The page; RESULTS/report.html by default."
-)
 @click.argument("results", type=click.Path(path_type=Path, file_okay=False))
-def main(results: Path, out: Path | None) -> None:
+def main(results: Path) -> None:
     """Write the report over the runs in RESULTS."""
-    click.echo(build_report(results, out))
+    click.echo(build_report(results))
 
 
 if __name__ == "__main__":
