@@ -112,6 +112,14 @@ def start_until(project, happened) -> subprocess.Popen:
     return snakemake
 
 
+def one_run(folder: Path, source: Path, trained: Project) -> Project:
+    """A project with a grid of one run, of the size 4, whose model is there already."""
+    single = Project(folder, source)
+    shutil.copytree(trained.results / "models", single.results / "models")
+    single.change("grid.groups", [4])
+    return single
+
+
 @pytest.fixture
 def fresh(tmp_path, project):
     """A project in which nothing has run."""
@@ -356,9 +364,7 @@ def test_added_seeds_are_run_and_the_finished_runs_stay(finished):
 
 def test_a_killed_training_goes_on_from_its_checkpoint(trained, tmp_path, project):
     """SIGKILL of the trainer: Snakemake says which log to read, and the same command finishes the run."""
-    killed = Project(tmp_path, project)
-    shutil.copytree(trained.results / "models", killed.results / "models")
-    killed.change("grid.groups", [4])
+    killed = one_run(tmp_path, project, trained)
     killed.change("training.steps", 30)
     run = killed.results / "tiny/grpo/vanilla/4/seed0"
     snakemake = start_until(killed, lambda: list(run.glob("checkpoints/*/*/COMPLETE")))
@@ -379,9 +385,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(trained, tmp_path, projec
 
 
 def test_after_sigkill_of_snakemake_the_same_command_ends_what_it_left_and_finishes(trained, tmp_path, project):
-    killed = Project(tmp_path, project)
-    shutil.copytree(trained.results / "models", killed.results / "models")
-    killed.change("grid.groups", [4])
+    killed = one_run(tmp_path, project, trained)
     killed.change("training.steps", 30)
     run = killed.results / "tiny/grpo/vanilla/4/seed0"
     snakemake = start_until(killed, lambda: list(run.glob("checkpoints/*/*/COMPLETE")))
@@ -399,9 +403,7 @@ def test_after_sigkill_of_snakemake_the_same_command_ends_what_it_left_and_finis
 
 
 def test_two_calls_at_once_run_nothing_twice(trained, tmp_path, project):
-    both = Project(tmp_path, project)
-    shutil.copytree(trained.results / "models", both.results / "models")
-    both.change("grid.groups", [4])
+    both = one_run(tmp_path, project, trained)
     first = start_until(both, lambda: (both.results / ".lock-holder").exists())
     second = both.snakemake("--cores", "1")
     assert second.returncode != 0
@@ -414,9 +416,7 @@ def test_two_calls_at_once_run_nothing_twice(trained, tmp_path, project):
 
 def test_an_edit_while_jobs_run_breaks_nothing_and_reruns_nothing(trained, tmp_path, project):
     """Comments in the workflow and a config file, saved while a run trains."""
-    edited = Project(tmp_path, project)
-    shutil.copytree(trained.results / "models", edited.results / "models")
-    edited.change("grid.groups", [4])
+    edited = one_run(tmp_path, project, trained)
     edited.change("training.steps", 10)
     run = edited.results / "tiny/grpo/vanilla/4/seed0"
     snakemake = start_until(edited, (run / "trace.jsonl").exists)
@@ -430,9 +430,7 @@ def test_an_edit_while_jobs_run_breaks_nothing_and_reruns_nothing(trained, tmp_p
 
 
 def test_a_job_that_fails_names_its_log_and_stops_no_other(trained, tmp_path, project):
-    failing = Project(tmp_path, project)
-    shutil.copytree(trained.results / "models", failing.results / "models")
-    failing.change("grid.groups", [4])
+    failing = one_run(tmp_path, project, trained)
     failing.change("models.absent", {"type": "pretrained", "path": "./no-such-folder"})
     failing.change("grid.models", ["tiny", "absent"])
     done = failing.snakemake("--cores", "2")
