@@ -25,7 +25,9 @@ from openrlhf_patch.preflight import measure_prompts
 from openrlhf_patch.processes import run_to_end
 from sagc.config import RunConfig
 from sagc.data import read_prompts
+from sagc.errors import UserError
 from sagc.prompts import PromptStream
+from sagc.run_folder import RunFolder
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trace import read_trace
@@ -343,8 +345,8 @@ def test_a_run_starts_beside_a_ray_session_in_use(tmp_path, openrlhf, tiny_model
     variables = {**os.environ, "RAY_ADDRESS": other_ray}
     process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: (folder / ".lock-holder").exists() and process.poll() is None, seconds=60)
-    second = subprocess.run(command, capture_output=True, text=True)
-    assert second.returncode == 2 and "is in use by process" in second.stderr
+    with pytest.raises(UserError, match=f"is in use by process {process.pid}"), RunFolder(folder).lock():
+        pass
     assert process.wait(timeout=240) == 0, process.stderr.read()
     assert len(list(read_trace(folder / "trace.jsonl"))) == 1
     assert others <= ray_processes()
