@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from sagc.tiny.warm_start import WarmStartSettings, warm_start
-from tests.integration.test_dag import SMALL, Project
+from tests.dag import SMALL, Project
 
 # As on a cluster, only that Snakemake asks sooner whether a job has ended.
 PROFILE = ("--profile", "workflow/profiles/slurm", "--slurm-init-seconds-before-status-checks", "2")

@@ -1,0 +1,199 @@
+"""The grid that the faults hit: one run, whose results can be held against those of an unbroken one."""
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+
+from sagc.config import RunConfig
+from sagc.trace import StepRecord, read_trace
+from tests.conftest import PROJECT, SECRETS, files_with_secrets
+from tests.dag import SMALL, Project
+
+PATIENCE = 300.0  # seconds that a call of Snakemake may take
+STEPS = {"vanilla": 24, "openrlhf": 8}
+TIMES = re.compile(r"(^|_)(wall|rollout|train|sync|step|idle_barrier)_(s$|vs_)")
+# What a process of the grid is at work on, by what its command line holds; the first that is found counts.
+PHASES = {
+    "vLLM's engine": "VLLM::EngineCore",
+    "Ray's workers": "ray::",
+    "training": "sagc.cli train ",
+    "evaluation": "sagc.cli evaluate ",
+    "tables and report": "-m analysis.",
+}
+
+
+class FaultyGrid(Project):
+    """A copy of the DAG with one run of a stack, and the Snakemake that is at work on it."""
+
+    def __init__(self, folder: Path, stack: str, model: Path):
+        super().__init__(folder, PROJECT)
+        self.stack = stack
+        self.snakemake_: subprocess.Popen | None = None
+        self.environment = os.environ | SECRETS
+        training = {**SMALL["training"], "steps": STEPS[stack], "checkpoint_every": 2}
+        self.write(
+            {
+                **SMALL,
+                "grid": {**SMALL["grid"], "stacks": [stack], "groups": ["sagc"]},
+                "models": {"tiny": {"type": "pretrained", "path": str(model)}},
+                "controllers": {"sagc": {"delta": 0.65}},
+                "training": training,
+                "openrlhf": {"profile": "cpu", "profiles": {"cpu": {"device": "cpu", "attention": "sdpa"}}},
+            }
+        )
+        self.run_folder = self.results / f"tiny/grpo/{stack}/sagc/seed0"
+        self.log = folder / "output.log"
+
+    def start(self) -> None:
+        """Snakemake in the background, in a process group of its own, as a terminal gives it."""
+        with open(self.log, "ab") as log:
+            self.snakemake_ = subprocess.Popen(
+                self.command("--cores", "1"),
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                start_new_session=True,
+                preexec_fn=_ctrl_c_ends,
+            )
+
+    def finish(self) -> int:
+        """Wait for Snakemake to end; its exit status, or TimeoutExpired."""
+        return self.snakemake_.wait(PATIENCE)
+
+    def processes(self) -> list[psutil.Process]:
+        """All that work in the folder, children of a dead Snakemake too."""
+        found = []
+        for process in psutil.process_iter(["cwd", "status"]):
+            inside = process.info["cwd"] and Path(process.info["cwd"]).is_relative_to(self.folder)
+            if inside and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        return found
+
+    def at_work(self, phase: str) -> list[psutil.Process]:
+        """The Python processes of a phase."""
+        return [process for process in self.processes() if _is_of(process, PHASES[phase])]
+
+    def phase(self) -> str:
+        """What the grid is at work on."""
+        found = next((phase for phase in PHASES if self.at_work(phase)), "between jobs")
+        return "training" if found in ("vLLM's engine", "Ray's workers") else found
+
+    def steps(self) -> int:
+        trace = self.run_folder / "trace.jsonl"
+        return len(trace.read_bytes().splitlines()) if trace.exists() else 0
+
+    def checkpoints(self) -> list[Path]:
+        """The sealed ones, the oldest first."""
+        sealed = self.run_folder.glob("checkpoints/*/*/COMPLETE")
+        return sorted((path.parent for path in sealed), key=lambda path: int(re.findall(r"\d+", path.name)[-1]))
+
+    def end(self) -> None:
+        """Whatever is left of a grid that went wrong."""
+        for process in self.processes():
+            process.kill()
+        if self.snakemake_ is not None:
+            self.snakemake_.wait()
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+        """Whether it came to hold before Snakemake ended; TimeoutError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if self.snakemake_.poll() is not None:
+                return False
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nothing happens any more; {self.phase()}")
+            time.sleep(0.05)
+        return True
+
+    def complaints(self, unbroken: "FaultyGrid") -> list[str]:
+        """What is not as in an unbroken grid."""
+        found = [f"{name} is not that of the unbroken grid" for name in different(self, unbroken)]
+        if self.stack == "openrlhf":
+            found += wrong_decisions(self)
+        if left := [" ".join(process.cmdline())[:200] for process in self.processes()]:
+            found.append(f"processes are left: {left}")
+        if keys := files_with_secrets(self.folder):
+            found.append(f"keys of the environment are in {keys}")
+        if self.checkpoints():
+            found.append("checkpoints are left")
+        return found
+
+
+def _ctrl_c_ends() -> None:
+    """A job that a shell starts in the background has SIGINT ignored, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _is_of(process: psutil.Process, mark: str) -> bool:
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return False
+    return bool(command) and mark in " ".join(command) and not command[0].endswith("sh")
+
+
+def different(grid: FaultyGrid, unbroken: FaultyGrid) -> list[str]:
+    """Names of the results that differ. Only times may, and on openrlhf what was generated: vLLM's random numbers are
+    in no checkpoint."""
+    ours, theirs = (results(each) for each in (grid, unbroken))
+    return [name for name in theirs if ours[name] != theirs[name]]
+
+
+def results(grid: FaultyGrid) -> dict:
+    trace = list(read_trace(grid.run_folder / "trace.jsonl"))
+    table = pd.read_csv(grid.results / "summary.csv")
+    if grid.stack == "openrlhf":
+        columns = ["model", "algorithm", "stack", "group", "seed", "steps"]
+        return {
+            "the trace's steps": [record.step for record in trace],
+            "the trace's prompts": [_prompts(record) for record in trace],
+            "summary.csv": table[columns].to_csv(),
+            "the set of files": _files(grid),
+        }
+    evaluation = json.loads((grid.run_folder / "eval/evaluation.json").read_text())
+    times = {field for field in StepRecord.__dataclass_fields__ if field.endswith("_s")}
+    return {
+        "the trace": [{k: v for k, v in vars(record).items() if k not in times} for record in trace],
+        "the model": {p.name: _hash(p) for p in sorted((grid.run_folder / "model").iterdir())},
+        "the evaluation": evaluation["benchmarks"],
+        "summary.csv": table.drop(columns=list(filter(TIMES.search, table.columns))).to_csv(),
+        "output_lengths.csv": (grid.results / "output_lengths.csv").read_text(),
+        "the set of files": _files(grid),
+    }
+
+
+def _prompts(record: StepRecord) -> list[int]:
+    """With one prompt's groups in any order: they are recorded as their rewards come in."""
+    return sorted(record.prompt_index)
+
+
+def _files(grid: FaultyGrid) -> list[str]:
+    """Of the results, but logs and what hidden files hold locks."""
+    below = (path.relative_to(grid.results) for path in grid.results.rglob("*") if path.is_file())
+    kept = {path for path in below if path.parts[0] not in ("logs", "benchmarks") and path.name[0] != "."}
+    return sorted({re.sub(r"events\.out\.tfevents.*", "events", str(path)) for path in kept})
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def wrong_decisions(grid: FaultyGrid) -> list[str]:
+    """Steps whose group size is not what the controller says to the lengths of the steps before."""
+    run = RunConfig.model_validate(json.loads((grid.run_folder / "config.json").read_text())["run"])
+    controller, wrong = run.build_controller(), []
+    for record in read_trace(grid.run_folder / "trace.jsonl"):
+        if controller.group_size != record.group_size:
+            wrong.append(f"step {record.step} has size {record.group_size}, not {controller.group_size}")
+        controller.step(record.lengths)
+    return wrong
