@@ -3,7 +3,8 @@
 #   make setup   .venv with everything, from the pinned lists of requirements/
 #   make grid    the grid of config/config.yaml, as `snakemake --cores all` does
 #   make quick   the smallest grid that shows the point, config/quick.yaml
-#   make test    linters, unit tests, integration tests
+#   make test    linters, unit tests, integration tests, a Slurm of one node, one moment of every fault
+#   make faults  every fault at 20 moments, on both stacks: a night on two cores
 #   make bench   the benchmarks of tests/bench, as one table
 #   make lint    ruff and snakefmt, without changing a file
 #
@@ -17,7 +18,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .ONESHELL:
 .SILENT:
-.PHONY: setup grid quick test bench lint
+.PHONY: setup grid quick test faults bench lint
 
 PYTHON ?= python3.11
 TORCH_INDEX ?=
@@ -40,7 +41,10 @@ quick: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules tests/unit $(DOCTESTS)
-	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/integration tests/slurm tests/faults
+
+faults: $(STAMP)
+	$(BIN)/python -m tests.faults
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench
