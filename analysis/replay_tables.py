@@ -59,7 +59,10 @@ def replay_text(replay: Replay) -> str:
 
 def as_list(sentences: Sequence[str]) -> str:
     """One item each, in lines of at most 120 characters."""
-    return "\n".join(textwrap.fill(each, 120, initial_indent="- ", subsequent_indent="  ") for each in sentences)
+    return "\n".join(
+        textwrap.fill(each, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+        for each in sentences
+    )
 
 
 def _with_interval(name: str):

@@ -129,21 +129,9 @@ def replay(
     if len(log.sizes) > 1:
         estimates.append(_measured(str(log.run.get("cell", {}).get("group", "sizes")), played_arm(rollouts), log))
     for kind in CONTROLLED:
-        parameters = dict((controllers or {}).get(kind, {}))
-        ladder = parameters.pop("ladder", None) or _default(kind, "ladder")
-        cut = tuple(size for size in ladder if size in sizes and size <= log.sizes[0])
-        if len(cut) < 2:
-            notes.append(f"{kind} cannot be replayed: of its ladder {_listed(ladder)} the log answers {_listed(cut)}.")
-            continue
-        if cut != tuple(ladder):
-            notes.append(f"{kind} has the ladder {_listed(cut)}, the sizes of {_listed(ladder)} that the log answers.")
-        start = max(size for size in cut if size <= max(cut[0], parameters.pop("start", _default(kind, "start"))))
-        try:
-            arm = controller_arm(rollouts, kind, {**parameters, "ladder": cut, "start": start})
-        except ValueError as error:
-            raise UserError(f"{kind}: {error}") from None
-        estimates.append(_estimate(kind, arm, hours, played=False))
-        notes.append(_controller_note(kind, parameters, arm, cut[0]))
+        estimate, said = _controlled(rollouts, kind, dict((controllers or {}).get(kind, {})), hours)
+        estimates += [estimate] if estimate else []
+        notes += said
     return Replay(log, tau, estimates, notes)
 
 
@@ -164,12 +152,15 @@ def answerable_sizes(log: Log, tau: float) -> list[int]:
     """
     largest = log.sizes[-1]
     usual = {size * 2**k for size in STATIC_SIZES for k in range(largest.bit_length())}
-    sizes = sorted(size for size in usual | set(log.sizes) if size <= largest and (size > 2 or tau < 2))
-    if log.hold == "samples":
-        sizes = [size for size in sizes if all(step.lengths.size % size == 0 for step in log.steps)]
+    sizes = [size for size in sorted(usual | set(log.sizes)) if size <= largest and _can_be_played(size, log, tau)]
     if not sizes:
         raise UserError(f"{log.path} has groups of {largest}, which can never be straggler events with tau {tau:g}")
     return sizes
+
+
+def _can_be_played(size: int, log: Log, tau: float) -> bool:
+    fits = log.hold == "prompts" or all(step.rounds[0] * step.size % size == 0 for step in log.steps)
+    return fits and (size > 2 or tau < 2)
 
 
 def _static(rollouts: Rollouts, size: int, hours: Hours | None) -> Estimate:
@@ -208,6 +199,27 @@ def _estimate(name: str, arm: Arm, hours: Hours | None, played: bool, whole: flo
         intervals=intervals,
         hours=hours and hours.range({name: amount * whole for name, amount in total.items()}),
     )
+
+
+def _controlled(
+    rollouts: Rollouts, kind: str, parameters: dict[str, Any], hours: Hours | None
+) -> tuple[Estimate | None, list[str]]:
+    """The estimate of a controller, if the log answers two sizes of its ladder, and what has to be said."""
+    log = rollouts.log
+    ladder = tuple(parameters.pop("ladder", _default(kind, "ladder")))
+    start = parameters.pop("start", _default(kind, "start"))
+    cut = tuple(size for size in ladder if size <= log.sizes[0] and _can_be_played(size, log, rollouts.tau))
+    if len(cut) < 2:
+        return None, [f"{kind} cannot be replayed: of its ladder {_listed(ladder)} the log answers {_listed(cut)}."]
+    start = max(size for size in cut if size <= max(start, cut[0]))
+    try:
+        arm = controller_arm(rollouts, kind, {**parameters, "ladder": cut, "start": start})
+    except ValueError as error:
+        raise UserError(f"{kind}: {error}") from None
+    notes = [_controller_note(kind, parameters, arm, cut[0])]
+    if cut != ladder:
+        notes.append(f"{kind} has the ladder {_listed(cut)}, the sizes of {_listed(ladder)} that the log answers.")
+    return _estimate(kind, arm, hours, played=False), notes
 
 
 def _controller_note(kind: str, parameters: Mapping[str, Any], arm: Arm, smallest: int) -> str:
