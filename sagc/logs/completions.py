@@ -19,6 +19,7 @@ from sagc.logs.form import Log
 from sagc.logs.texts import LengthOfText, Response, step_of_texts
 
 PATTERN = "completions_*.parquet"
+MAGIC = b"PAR1"  # ends a Parquet file
 NOTE = (
     "TRL's completions have no timings, so there are no hours; prompts per step are taken to stay as they are. "
     "Informative groups are those of unequal advantages."
@@ -26,7 +27,7 @@ NOTE = (
 
 
 def read(path: Path, files: Iterable[Path], tokenizer: str | None, limit: int | None) -> Log:
-    """Read completions, a file per logged step.
+    """Read completions, a file per logged step; the newest is left out where it is half-written.
 
     The advantage stands for the reward: within a group the two are equal for the same responses, and no weights of
     reward functions are needed.
@@ -37,7 +38,11 @@ def read(path: Path, files: Iterable[Path], tokenizer: str | None, limit: int | 
         For a file that is none of TRL's, a tokenizer that is missing, and groups that are none.
     """
     length = LengthOfText(tokenizer, limit, f"{path}, a log of TRL's completions,")
-    steps, last = [], None
+    notes, steps, last = [NOTE, length.note], [], None
+    files = sorted(files)
+    if len(files) > 1 and not files[-1].read_bytes().endswith(MAGIC):
+        notes.append(f"{files[-1].name} is half-written and was left out.")
+        files.pop()
     tables = sorted(((_read_table(file), file) for file in files), key=lambda item: int(item[0]["step"].iloc[0]))
     for table, file in tables:
         prompts, texts = map(_plain_text, table["prompt"]), map(_plain_text, table["completion"])
@@ -46,7 +51,6 @@ def read(path: Path, files: Iterable[Path], tokenizer: str | None, limit: int | 
             number = int(table["step"].iloc[0])
             steps.append(step_of_texts(f"step {number} ({file.name})", number, responses, length))
         last = responses
-    notes = [NOTE, length.note]
     if repeats := len(tables) - len(steps):
         notes.append(f"{repeats} of {len(tables)} files hold the rollout of the file before, and were left out.")
     numbers = [step.number for step in steps]

@@ -34,11 +34,13 @@ def read(path: Path, files: list[Path], tokenizer: str | None, limit: int | None
     notes, steps = [NOTE, length.note], []
     files = sorted(files, key=lambda file: int(file.stem))
     for file in files:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8", errors="replace")  # a half-written end may cut a character
         if file == files[-1] and not text.endswith("\n"):
             notes.append(f"{file.name} is half-written and was left out.")
             continue
-        responses = [_response(file, number, line) for number, line in enumerate(text.splitlines(), start=1)]
+        responses = [
+            _response(file, number, line) for number, line in enumerate(text.rstrip("\n").split("\n"), start=1)
+        ]
         steps.append(step_of_texts(f"{file}", int(file.stem), responses, length))
     return Log(str(path), steps, notes, limit)
 

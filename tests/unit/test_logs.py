@@ -197,6 +197,16 @@ def test_a_rollout_that_is_logged_again_and_steps_that_are_not(tmp_path, tokeniz
     assert any("up to 10 lie between" in note for note in log.notes)
 
 
+def test_the_newest_completions_of_a_running_job_may_be_half_written(tmp_path, tokenizer):
+    for step in (1, 2):
+        write_completions(tmp_path, step, ["2 :", "2 :"], ["1", "1" * step], [0, 1])
+    newest = tmp_path / "completions" / "completions_00002.parquet"
+    newest.write_bytes(newest.read_bytes()[:-10])
+    log = read_log(tmp_path, tokenizer=tokenizer)
+    assert [step.number for step in log.steps] == [1]
+    assert any("completions_00002.parquet is half-written" in note for note in log.notes)
+
+
 def test_bad_completions(tmp_path, tokenizer):
     write_completions(tmp_path, 1, ["2 :", "2 :"], ["1", "1" * 30], [0, 1])
     with pytest.raises(UserError, match=r"holds texts; name the run's tokenizer .* with --tokenizer"):
@@ -223,7 +233,8 @@ def write_dump(folder, step, responses):
         {"input": prompt, "output": text, "gts": "7", "score": score, "step": step, "acc": score > 0}
         for prompt, text, score in responses
     ]
-    (folder / f"{step}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (folder / f"{step}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def test_dumps_of_verl(tmp_path, tokenizer):
@@ -234,13 +245,15 @@ def test_dumps_of_verl(tmp_path, tokenizer):
     assert [step.number for step in log.steps] == [9, 10]
     assert log.steps[0].lengths.tolist() == [[3, 4], [2, 8]]
     assert log.steps[0].rewards.tolist() == [[0, 1], [1, 1]]
+    write_dump(tmp_path, 11, [("3\u2028 :", "1\u2028", 1.0), ("3\u2028 :", "1\x85", 1.0)])  # no ends of lines in JSON
+    assert read_log(tmp_path, tokenizer=tokenizer).steps[2].lengths.shape == (1, 2)
     assert "no hours" in log.notes[0]
     assert read_log(tmp_path / "9.jsonl", tokenizer=tokenizer).steps[0].lengths.shape == (2, 2)
 
 
 def test_the_newest_dump_of_a_running_job_may_be_half_written(tmp_path, tokenizer):
     write_dump(tmp_path, 1, [("3 :", "1", 1.0), ("3 :", "12", 1.0)])
-    (tmp_path / "2.jsonl").write_text('{"input": "3 :", "outp')
+    (tmp_path / "2.jsonl").write_bytes('{"input": "3 é'.encode()[:-1])
     log = read_log(tmp_path, tokenizer=tokenizer)
     assert [step.number for step in log.steps] == [1]
     assert any("2.jsonl is half-written" in note for note in log.notes)
