@@ -187,7 +187,7 @@ def test_train_refuses_an_embedded_model_with_other_steps(trained, config_file, 
 
 def test_a_model_that_cannot_be_loaded_is_refused_before_openrlhf_starts(config_file, embedded_model, tmp_path):
     sentence = refused("train", tmp_path / "run", "--config", config_file(), "--stack", "openrlhf")
-    assert re.match(r"model .*/results/models/tiny cannot be loaded: ", sentence)
+    assert re.match(r"model .*/results/models/tiny has no \.safetensors file", sentence)
 
 
 def test_evaluate_passes_the_configs_evaluation(config_file, tmp_path, monkeypatch):
