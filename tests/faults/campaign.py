@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sagc.tiny.warm_start import WarmStartSettings, warm_start
-from tests.faults.grid import PHASES, FaultyGrid
+from tests.faults.grid import POLL_S, FaultyGrid
 from tests.faults.kinds import Fault, Missed, Unable
 
 GOOD = "as the unbroken grid"
@@ -50,11 +50,9 @@ class Unbroken:
         started = time.monotonic()
         self.grid.start()
         while self.grid.snakemake_.poll() is None:
-            now = time.monotonic()
-            for phase in PHASES:
-                if self.grid.at_work(phase):
-                    seen.setdefault(phase, []).append(now)
-            time.sleep(0.2)
+            for phase in self.grid.phases():
+                seen.setdefault(phase, []).append(time.monotonic())
+            time.sleep(POLL_S)
         if self.grid.finish():
             raise RuntimeError(f"the unbroken grid failed: {self.grid.log.read_text()}\n{self.grid.logs()}")
         self.seconds = {phase: max(times) - min(times) for phase, times in seen.items()}

@@ -19,9 +19,10 @@ from tests.conftest import PROJECT, SECRETS, files_with_secrets
 from tests.dag import SMALL, Project
 
 PATIENCE = 300.0  # seconds that a call of Snakemake may take
+POLL_S = 0.2  # a look at all processes takes some ten milliseconds
 STEPS = {"vanilla": 24, "openrlhf": 8}
 TIMES = re.compile(r"(^|_)(wall|rollout|train|sync|step|idle_barrier)_(s$|vs_)")
-# What a process of the grid is at work on, by what its command line holds; the first that is found counts.
+# What a process of the grid is at work on, by what its command line holds.
 PHASES = {
     "vLLM's engine": "VLLM::EngineCore",
     "Ray's workers": "ray::",
@@ -29,6 +30,7 @@ PHASES = {
     "evaluation": "sagc.cli evaluate ",
     "tables and report": "-m analysis.",
 }
+SHOWN = ("training", "evaluation", "tables and report")  # Ray and vLLM are there while the launcher trains
 
 
 class FaultyGrid(Project):
@@ -81,12 +83,16 @@ class FaultyGrid(Project):
 
     def at_work(self, phase: str) -> list[psutil.Process]:
         """The Python processes of a phase."""
-        return [process for process in self.processes() if _is_of(process, PHASES[phase])]
+        return [process for process in self.processes() if _phase(process) == phase]
+
+    def phases(self) -> set[str]:
+        """All that the grid is at work on."""
+        return {phase for process in self.processes() if (phase := _phase(process))}
 
     def phase(self) -> str:
-        """What the grid is at work on."""
-        found = next((phase for phase in PHASES if self.at_work(phase)), "between jobs")
-        return "training" if found in ("vLLM's engine", "Ray's workers") else found
+        """The same in a word."""
+        found = self.phases()
+        return next((phase for phase in SHOWN if phase in found), "between jobs")
 
     def steps(self) -> int:
         trace = self.run_folder / "trace.jsonl"
@@ -112,7 +118,7 @@ class FaultyGrid(Project):
                 return False
             if time.monotonic() > deadline:
                 raise TimeoutError(f"nothing happens any more; {self.phase()}")
-            time.sleep(0.05)
+            time.sleep(POLL_S)
         return True
 
     def complaints(self, unbroken: "FaultyGrid") -> list[str]:
@@ -134,12 +140,14 @@ def _ctrl_c_ends() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _is_of(process: psutil.Process, mark: str) -> bool:
+def _phase(process: psutil.Process) -> str | None:
     try:
         command = process.cmdline()
     except psutil.Error:
-        return False
-    return bool(command) and mark in " ".join(command) and not command[0].endswith("sh")
+        return None
+    if not command or command[0].endswith("sh"):
+        return None
+    return next((phase for phase, mark in PHASES.items() if mark in " ".join(command)), None)
 
 
 def different(grid: FaultyGrid, unbroken: FaultyGrid) -> list[str]:
