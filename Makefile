@@ -3,6 +3,7 @@
 #   make setup   .venv with everything, from the pinned lists of requirements/
 #   make grid    the grid of config/config.yaml, as `snakemake --cores all` does
 #   make quick   the smallest grid that shows the point, config/quick.yaml
+#   make study   the controllers in simulation, config/study.yaml
 #   make test    linters, unit tests, integration tests
 #   make bench   the benchmarks of tests/bench, as one table
 #   make lint    ruff and snakefmt, without changing a file
@@ -17,7 +18,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .ONESHELL:
 .SILENT:
-.PHONY: setup grid quick test bench lint
+.PHONY: setup grid quick study test bench lint
 
 PYTHON ?= python3.11
 TORCH_INDEX ?=
@@ -37,6 +38,10 @@ grid: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/snakemake --cores all --configfile config/quick.yaml
 	sed '/^## Columns/,$$d' results/quick/summary.md
+
+study: $(STAMP)
+	$(BIN)/snakemake --snakefile workflow/study.smk --cores all
+	sed '/^## Columns/,$$d' results/study/verdict.md
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules tests/unit $(DOCTESTS)

@@ -5,6 +5,8 @@ import contextlib
 import sys
 from pathlib import Path
 
+import analysis.study
+import sagc
 from analysis.study.config import load_study
 from sagc.errors import UserError
 from sagc.run_folder import RunFolder
@@ -20,6 +22,11 @@ try:
 except UserError as error:
     sys.exit(f"Error: {error}")
 RESULTS = STUDY.results
+# Whoever changes a controller wants the study of that one.
+LIBRARY, STUDIES = Path(sagc.__file__).parent, Path(analysis.study.__file__).parent
+NAMES = ["controller", "posterior", "lengths", "step_time"]
+CODE = [str(LIBRARY / f"{name}.py") for name in NAMES]
+CODE += map(str, sorted([*LIBRARY.glob("simulate/*.py"), *STUDIES.glob("*.py"), STUDIES.parent / "simulated.py"]))
 
 
 wildcard_constraints:
@@ -39,7 +46,8 @@ rule all:
 
 rule play:
     input:
-        CONFIG,
+        config=CONFIG,
+        code=CODE,
     output:
         runs=f"{RESULTS}/workloads/{{name}}/runs.csv",
         steps=f"{RESULTS}/workloads/{{name}}/steps.csv",
@@ -56,13 +64,14 @@ rule play:
     message:
         "every arm on the workload {wildcards.name}"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.play {wildcards.name:q} --config {input:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.play {wildcards.name:q} --config {input.config:q}"
         " --out {params.folder:q} > {log:q} 2>&1"
 
 
 rule vary:
     input:
-        CONFIG,
+        config=CONFIG,
+        code=CODE,
     output:
         f"{RESULTS}/sensitivity/{{name}}.csv",
     log:
@@ -76,13 +85,14 @@ rule vary:
     message:
         "the controllers with other values of {wildcards.name}"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.vary {wildcards.name:q} --config {input:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.vary {wildcards.name:q} --config {input.config:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
 rule save:
     input:
-        CONFIG,
+        config=CONFIG,
+        code=CODE,
     output:
         f"{RESULTS}/savings/{{name}}.csv",
     log:
@@ -96,7 +106,7 @@ rule save:
     message:
         "a changing size against static ones on lengths with a {wildcards.name} tail"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.savings {wildcards.name:q} --config {input:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.savings {wildcards.name:q} --config {input.config:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 

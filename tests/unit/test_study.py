@@ -1,5 +1,6 @@
 """The study: its measures against cases by hand, and a small one of its own from the config to the figures."""
 
+import json
 import math
 
 import numpy as np
@@ -9,12 +10,13 @@ import yaml
 from click.testing import CliRunner
 
 from analysis.simulated import moves_per_100, summarize_steps
-from analysis.study import figures, play, savings, tabulate, vary
+from analysis.study import calibration, figures, play, savings, tabulate, vary
 from analysis.study.config import load_study, validate_study
 from analysis.study.measures import attainable, noise_floor, recovery, track, true_risks
-from sagc.config import read_yaml
+from sagc.config import read_yaml, validate_grid
 from sagc.errors import UserError
 from sagc.simulate.lengths import LognormalLengths, Shape
+from tests.made_results import make_run
 
 
 def steps_of(sizes, rates, seconds=3600.0) -> pd.DataFrame:
@@ -167,6 +169,27 @@ def test_a_small_study(small_study, tmp_path):
     first = {path.name: path.read_bytes() for path in results.rglob("*.csv")}
     call(play, "change", *config, "--out", runs[1].parent)
     assert first[runs[1].name] == runs[1].read_bytes()  # the same seeds, the same runs
+
+
+def test_calibration_against_runs(tmp_path, raw_grid):
+    """Seconds of the made runs are those of positions and trained tokens exactly, and a bit for the weight sync."""
+    for group in ("4", "16", "sagc"):
+        folder = make_run(tmp_path / "results", group)
+        grid = validate_grid(raw_grid("grpo", int(group) if group.isdigit() else group, prompts_per_step=8))
+        config = json.loads((folder / "config.json").read_text())
+        run = grid.run(grid.cells()[0]).model_dump(mode="json")
+        (folder / "config.json").write_text(json.dumps(config | {"run": run}))
+    call(calibration, "--out", tmp_path / "out", tmp_path / "results")
+    found = pd.read_csv(tmp_path / "out" / "calibration.csv").set_index("group")
+    assert found.index.tolist() == ["16", "4", "sagc"]
+    assert found[["own_median", "own_total"]].abs().to_numpy().max() < 0.05
+    assert found["other_median"].isna().tolist() == [True, True, False]
+    assert found.loc["sagc", "other_median"] < 1e-6
+    assert found["simulated"].abs().max() < 0.3  # lengths drawn from few groups, and another path of the controller
+    assert found.loc["16", "simulated_size"] == 16
+    (folder / "config.json").write_text("{}")
+    refused = CliRunner().invoke(calibration.main, ["--out", str(tmp_path), str(tmp_path / "results")])
+    assert refused.exit_code == 2 and refused.output.count("\n") == 1
 
 
 def test_mistakes_in_the_study_are_one_sentence(small_study, project, tmp_path):
