@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 NEVER = np.iinfo(np.int32).max
-CHUNK = 2**22  # lengths that the event loop works on at a time
+CHUNK = 2**18  # lengths that the event loop works on at a time: few enough for the cache
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,17 @@ class _Engines:
 
     Sequences are admitted in order and the last one admitted is thrown out first, so the queue is always what lies
     beyond one place, `head`; the sequences before it run or have ended. Nothing can be admitted after one was thrown
-    out before another has ended: the head of the queue is the one that did not fit.
+    out before another has ended: the head of the queue is the one that did not fit. Arrays are (sequences, engines),
+    as a minimum over their first axis is much the faster.
     """
 
     def __init__(self, lengths: np.ndarray, prompt_tokens: int, max_running: int, kv_tokens: int):
         engines, self.width = lengths.shape
         self.prompt_tokens, self.max_running, self.kv_tokens = prompt_tokens, max_running, kv_tokens
-        self.lengths = lengths.astype(np.int32)
+        self.lengths = np.ascontiguousarray(lengths.T, dtype=np.int32)
         # Tokens still to generate, and one place more to look at beyond the queue.
-        self.left = np.concatenate([self.lengths, np.zeros((engines, 1), np.int32)], axis=1)
-        self.ends = np.full(
-            (engines, self.width), NEVER, dtype=np.int32
-        )  # iteration with which a running sequence ends
+        self.left = np.concatenate([self.lengths, np.zeros((1, engines), np.int32)])
+        self.ends = np.full((self.width, engines), NEVER, dtype=np.int32)  # iteration that ends a running sequence
         zeros = np.zeros((6, engines), dtype=np.int64)
         self.head, self.running, self.used, self.clock, self.prefilled, self.preemptions = zeros
         self.may_admit = np.ones(engines, dtype=bool)
@@ -153,19 +152,19 @@ class _Engines:
         """Forget the other engines."""
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
-                setattr(self, name, value[some])
+                setattr(self, name, value[..., some])
 
     def advance(self) -> np.ndarray:
         """One event per engine: throw a sequence out, admit one, or decode. Returns which had anything to do."""
         everyone = np.arange(len(self.head))
         # Sequences that have ended lie beyond the head where one before them was thrown out.
-        while (gap := (self.head < self.width) & (self.left[everyone, self.head] == 0)).any():
+        while (gap := (self.head < self.width) & (self.left[self.head, everyone] == 0)).any():
             self.head[gap] += 1
         waiting = self.head < self.width
         active = waiting | (self.running > 0)
         over = self.used + self.running > self.kv_tokens
         place = np.minimum(self.head, self.width - 1)
-        again = self.prompt_tokens + self.lengths[everyone, place] - self.left[everyone, place]
+        again = self.prompt_tokens + self.lengths[place, everyone] - self.left[place, everyone]
         fits = (self.running < self.max_running) & (self.used + self.running + again + 1 <= self.kv_tokens)
         admitted = waiting & self.may_admit & fits & ~over
         decoding = active & ~over & ~admitted
@@ -174,39 +173,40 @@ class _Engines:
         if admitted.any():
             self._admit(np.flatnonzero(admitted), again[admitted])
         if decoding.any():
-            self._decode(np.flatnonzero(decoding))
+            self._decode(decoding)
         return active
 
-    def _throw_out(self, rows: np.ndarray) -> None:
+    def _throw_out(self, engines: np.ndarray) -> None:
         """Put the sequence admitted last back at the head of the queue; it keeps what it has generated."""
-        last = self.width - 1 - np.argmax(self.ends[rows, ::-1] != NEVER, axis=1)
-        self.left[rows, last] = self.ends[rows, last] - self.clock[rows]
-        self.ends[rows, last] = NEVER
-        self.head[rows] = last
-        self.running[rows] -= 1
-        self.used[rows] -= self.prompt_tokens + self.lengths[rows, last] - self.left[rows, last]
-        self.preemptions[rows] += 1
-        self.may_admit[rows] = False
+        runs = self.ends[:, engines] != NEVER
+        last = self.width - 1 - np.argmax(runs[::-1], axis=0)
+        self.left[last, engines] = self.ends[last, engines] - self.clock[engines]
+        self.ends[last, engines] = NEVER
+        self.head[engines] = last
+        self.running[engines] -= 1
+        self.used[engines] -= self.prompt_tokens + self.lengths[last, engines] - self.left[last, engines]
+        self.preemptions[engines] += 1
+        self.may_admit[engines] = False
 
-    def _admit(self, rows: np.ndarray, prefilled: np.ndarray) -> None:
-        at = self.head[rows]
-        self.ends[rows, at] = self.clock[rows] + self.left[rows, at]
-        self.used[rows] += prefilled
-        self.prefilled[rows] += prefilled
-        self.running[rows] += 1
-        self.head[rows] += 1
+    def _admit(self, engines: np.ndarray, prefilled: np.ndarray) -> None:
+        at = self.head[engines]
+        self.ends[at, engines] = self.clock[engines] + self.left[at, engines]
+        self.used[engines] += prefilled
+        self.prefilled[engines] += prefilled
+        self.running[engines] += 1
+        self.head[engines] += 1
 
-    def _decode(self, rows: np.ndarray) -> None:
+    def _decode(self, decoding: np.ndarray) -> None:
         """Until a sequence ends or no further iteration fits the cache; all that end together leave together."""
-        until_end = self.ends[rows].min(axis=1) - self.clock[rows]
-        until_full = (self.kv_tokens - self.used[rows]) // self.running[rows]
-        passed = np.minimum(until_end, until_full)
-        self.clock[rows] += passed
-        self.used[rows] += passed * self.running[rows]
-        rows = rows[until_end <= until_full]
-        which, place = np.nonzero(self.ends[rows] == self.clock[rows, None])
-        ended = rows[which]
-        self.left[ended, place], self.ends[ended, place] = 0, NEVER
-        np.subtract.at(self.running, ended, 1)
-        np.subtract.at(self.used, ended, self.prompt_tokens + self.lengths[ended, place])
-        self.may_admit[rows] = True
+        until_end = self.ends.min(axis=0) - self.clock
+        until_full = (self.kv_tokens - self.used) // np.maximum(self.running, 1)
+        passed = np.where(decoding, np.minimum(until_end, until_full), 0)
+        self.clock += passed
+        self.used += passed * self.running
+        ended = decoding & (until_end <= until_full)
+        now = np.where(ended, self.clock, -1).astype(np.int32)
+        place, engines = divmod(np.flatnonzero(self.ends == now), len(now))
+        np.subtract.at(self.running, engines, 1)
+        np.subtract.at(self.used, engines, self.prompt_tokens + self.lengths[place, engines])
+        self.left[place, engines], self.ends[place, engines] = 0, NEVER
+        self.may_admit |= ended
