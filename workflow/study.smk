@@ -41,6 +41,7 @@ rule all:
     default_target: True
     input:
         f"{RESULTS}/table.md",
+        f"{RESULTS}/variants.md",
         f"{RESULTS}/figures/savings.svg",
 
 
@@ -87,6 +88,31 @@ rule vary:
     shell:
         "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.vary {wildcards.name:q} --config {input.config:q}"
         " --out {output:q} > {log:q} 2>&1"
+
+
+rule compare_variants:
+    input:
+        config=CONFIG,
+        code=CODE,
+    output:
+        f"{RESULTS}/variants.csv",
+        f"{RESULTS}/variants.md",
+    log:
+        f"{RESULTS}/logs/compare_variants.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/compare_variants.tsv"
+    priority: 1  # the longest job
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    params:
+        folder=RESULTS,
+    message:
+        "other parameters of sagc-robust"
+    shell:
+        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.variants --config {input.config:q} --out {params.folder:q}"
+        " > {log:q} 2>&1"
 
 
 rule save:
@@ -170,4 +196,4 @@ onstart:
 
 
 onsuccess:
-    print(f"SAGC: the study is in {RESULTS}: table.md, verdict.md, figures/", file=sys.stderr)
+    print(f"SAGC: the study is in {RESULTS}: table.md, verdict.md, variants.md, figures/", file=sys.stderr)

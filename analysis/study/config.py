@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -35,6 +35,14 @@ class Sensitivity(Strict):
     parameters: dict[Parameter, list[float]]
 
 
+class Variants(Strict):
+    """Other parameters of sagc-robust."""
+
+    seeds: int = Field(10, ge=1)
+    prompts: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    parameters: dict[str, dict[str, Any]]
+
+
 class Savings(Strict):
     """Where a changing size pays: tails x prompts per engine x KV caches."""
 
@@ -59,6 +67,7 @@ class StudyConfig(Strict):
     cluster: ClusterConfig
     workloads: dict[Name, Workload]
     sensitivity: Sensitivity
+    variants: Variants
     savings: Savings
 
     @model_validator(mode="after")
@@ -84,8 +93,12 @@ def validate_study(raw: dict, source: str) -> StudyConfig:
 
 
 def build_arm(arm: int | str, seed: int, *, delta: float, tau: float, **parameters) -> GroupSizeController:
-    """A fresh controller of an arm."""
+    """A fresh controller of an arm. Raises UserError where a parameter is refused."""
     if isinstance(arm, int):
-        return build_controller("static", group_size=arm, tau=tau)
-    chance = {"seed": seed} if arm == "sagc" else {}
-    return build_controller(arm, delta=delta, tau=tau, **chance, **parameters)
+        kind, parameters = "static", {"group_size": arm, "tau": tau}
+    else:
+        kind, parameters = arm, parameters | {"delta": delta, "tau": tau} | ({"seed": seed} if arm == "sagc" else {})
+    try:
+        return build_controller(kind, **parameters)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"arm {arm}: {error}") from None

@@ -45,7 +45,7 @@ def control_data(steps: pd.DataFrame) -> pd.DataFrame:
 def draw_control(data: pd.DataFrame) -> Figure:
     """Rate above and size below, a column per workload."""
     workloads, arms = data["workload"].unique(), data["arm"].unique()
-    sheet = Sheet(WIDE, 1.05, rows=2, columns=len(workloads), legend=arm_handles(arms), gaps=(0.12, 0.12))
+    sheet = Sheet(WIDE, 1.05, rows=2, columns=len(workloads), legend=arm_handles(arms), gaps=(0.22, 0.12))
     for column, workload in enumerate(workloads):
         top, bottom = sheet.panel(0, column), sheet.panel(1, column)
         own = data[data["workload"] == workload]

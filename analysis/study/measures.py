@@ -107,8 +107,9 @@ def recovery(risk: pd.Series, change: int, aim: float) -> float:
     Returns
     -------
     float
-        Steps before the first whose mean risk with the AHEAD - 1 after it is within CLOSE of it; NaN if there is none.
+        Steps before the first whose mean risk with the AHEAD - 1 after it is within CLOSE of it; all that there are
+        after the change if there is none, so at least so many.
     """
     ahead = risk.loc[change:].rolling(AHEAD).mean().dropna()
     close = np.flatnonzero((ahead - aim).abs().to_numpy() <= CLOSE)
-    return float(close[0]) if len(close) else math.nan
+    return float(close[0] if len(close) else len(risk.loc[change:]))

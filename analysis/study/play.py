@@ -55,13 +55,13 @@ def play(study: StudyConfig, workload: str) -> tuple[pd.DataFrame, pd.DataFrame]
     return pd.DataFrame(runs), means.assign(workload=workload, delta=case.delta)
 
 
-def sizes_of(arms: list[int | str], delta: float, tau: float) -> list[int]:
+def sizes_of(arms: list[int | str], delta: float, tau: float, **parameters) -> list[int]:
     """Every size that the arms may play, in increasing order."""
-    return sorted({size for arm in arms for size in build_arm(arm, 0, delta=delta, tau=tau).ladder})
+    return sorted({size for arm in arms for size in build_arm(arm, 0, delta=delta, tau=tau, **parameters).ladder})
 
 
 def time_to_recover(change: int | None, risk: pd.Series, aim: pd.Series) -> float:
-    """`analysis.study.measures.recovery` towards what is attainable after the change; NaN where there is no change."""
+    """`analysis.study.measures.recovery` towards what is attainable at the end; NaN where there is no change."""
     return np.nan if change is None else recovery(risk, change + 1, aim.iloc[-1])
 
 

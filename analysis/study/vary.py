@@ -28,18 +28,22 @@ def vary(study: StudyConfig, parameter: str) -> pd.DataFrame:
             changed = {"delta": case.delta, "tau": study.tau, parameter: value}
             delta, tau = changed["delta"], changed["tau"]
             risks = true_risks(lengths, study.steps, sizes_of(list(CONTROLLED), delta, tau), tau)
-            aim = attainable(risks, delta)
             for arm in OF.get(parameter, CONTROLLED):
                 for seed in range(study.sensitivity.seeds):
                     controller = build_arm(arm, seed, **changed)
                     steps = simulate(controller, lengths, cluster, steps=study.steps, prompts=study.prompts, seed=seed)
-                    rows.append(
-                        {"parameter": parameter, "value": value, "workload": workload, "arm": arm, "seed": seed}
-                        | track(steps, risks, delta)
-                        | {"moves": moves_per_100(steps["group_size"].to_numpy())}
-                        | {"recovery": time_to_recover(case.change, played_risk(steps, risks), aim)}
-                    )
+                    row = {"parameter": parameter, "value": value, "workload": workload, "arm": arm, "seed": seed}
+                    rows.append(row | control_of(steps, risks, delta, case.change))
     return pd.DataFrame(rows)
+
+
+def control_of(steps: pd.DataFrame, risks: pd.DataFrame, delta: float, change: int | None) -> dict[str, float]:
+    """`track`, moves per 100 steps and the time to recover of one run."""
+    recovered = time_to_recover(change, played_risk(steps, risks), attainable(risks, delta))
+    return track(steps, risks, delta) | {
+        "moves": moves_per_100(steps["group_size"].to_numpy()),
+        "recovery": recovered,
+    }
 
 
 @click.command(cls=Command)

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from analysis.simulated import moves_per_100, summarize_steps
-from analysis.study import calibration, figures, play, savings, tabulate, vary
+from analysis.study import calibration, figures, play, savings, tabulate, variants, vary
 from analysis.study.config import load_study, validate_study
 from analysis.study.measures import attainable, noise_floor, recovery, track, true_risks
 from sagc.config import read_yaml, validate_grid
@@ -79,7 +79,7 @@ def test_recovery_looks_ahead():
     risk = pd.Series([0.9] * 5 + [0.1, 0.5, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1] + [0.45] * 20, index=range(1, 35))
     # From step 13 on there are two of 0.1 and eight of 0.45 ahead: 0.38; a step earlier it is 0.345.
     assert recovery(risk, 6, aim=0.48) == 13 - 6
-    assert math.isnan(recovery(risk, 6, aim=0.8))
+    assert recovery(risk, 6, aim=0.8) == 29  # never, in the 29 steps there are
 
 
 def test_the_floor_is_what_a_perfect_controller_has():
@@ -114,7 +114,7 @@ def test_the_verdict_by_hand():
     ours = {"arm": "sagc-robust", "bias": [0.02, 0.06], "recovery": [10.0, 12.0], "moves": 9.0, "distance": [0.1, 0.2]}
     theirs = {"arm": "sagc", "bias": 0.9, "recovery": [9.0, 13.0], "moves": 40.0, "distance": [0.05, 0.1]}
     runs = pd.concat([pd.DataFrame({"workload": "stationary", "seed": [0, 1], **arm}) for arm in (ours, theirs)])
-    judged = tabulate.verdict(runs).set_index("criterion")
+    judged = tabulate.verdict(runs, ["stationary"]).set_index("criterion")
     bias = judged.loc["mean rate within 0.03 of delta where delta is feasible"]
     assert [bias["value"], bias["met"]] == [0.04, False]
     assert judged.loc["recovers within 15 steps", ["value", "worst", "met"]].tolist() == [11.0, 12.0, True]
@@ -139,6 +139,11 @@ def small_study(tmp_path, project):
     raw["arms"] = [8, "sagc", "sagc-robust"]
     raw["workloads"] = {"stationary": still, "change": {"delta": 0.4, "change": 50, "lengths": lengths}}
     raw["sensitivity"] = {"seeds": 1, "workloads": ["stationary", "change"], "parameters": {"eta": [0.5, 1.0]}}
+    raw["variants"] = {
+        "seeds": 1,
+        "prompts": [4],
+        "parameters": {"as it is": {}, "finer": {"ladder": [4, 5, 6, 8, 16]}},
+    }
     raw["savings"] |= {"steps": 4, "static": [4, 16], "prompts_per_engine": [1, 4], "kv_tokens": [None, 10_000]}
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
@@ -156,6 +161,7 @@ def test_a_small_study(small_study, tmp_path):
     for path in runs:
         call(play, path.parent.name, *config, "--out", path.parent)
     call(vary, "eta", *config, "--out", results / "sensitivity" / "eta.csv")
+    call(variants, *config, "--out", results)
     for tail in ("light", "medium", "heavy"):
         call(savings, tail, *config, "--out", results / "savings" / f"{tail}.csv")
     call(tabulate, *config, "--out", results, *runs)
