@@ -155,25 +155,16 @@ class _Engines:
                 setattr(self, name, value[..., some])
 
     def advance(self) -> np.ndarray:
-        """One event per engine: throw a sequence out, admit one, or decode. Returns which had anything to do."""
-        everyone = np.arange(len(self.head))
-        # Sequences that have ended lie beyond the head where one before them was thrown out.
-        while (gap := (self.head < self.width) & (self.left[self.head, everyone] == 0)).any():
-            self.head[gap] += 1
-        waiting = self.head < self.width
-        active = waiting | (self.running > 0)
-        over = self.used + self.running > self.kv_tokens
-        place = np.minimum(self.head, self.width - 1)
-        again = self.prompt_tokens + self.lengths[place, everyone] - self.left[place, everyone]
-        fits = (self.running < self.max_running) & (self.used + self.running + again + 1 <= self.kv_tokens)
-        admitted = waiting & self.may_admit & fits & ~over
-        decoding = active & ~over & ~admitted
-        if over.any():
-            self._throw_out(np.flatnonzero(over))
-        if admitted.any():
-            self._admit(np.flatnonzero(admitted), again[admitted])
-        if decoding.any():
-            self._decode(decoding)
+        """Throw out and admit what has to be, then decode until the next event. Returns which engines still run."""
+        full = np.flatnonzero(self.used + self.running > self.kv_tokens)
+        while len(full):
+            self._throw_out(full)
+            full = full[self.used[full] + self.running[full] > self.kv_tokens]
+        open_ = np.flatnonzero(self.may_admit)
+        while len(open_):
+            open_ = self._admit(open_)
+        active = self.running > 0
+        self._decode(active)
         return active
 
     def _throw_out(self, engines: np.ndarray) -> None:
@@ -188,13 +179,23 @@ class _Engines:
         self.preemptions[engines] += 1
         self.may_admit[engines] = False
 
-    def _admit(self, engines: np.ndarray, prefilled: np.ndarray) -> None:
+    def _admit(self, engines: np.ndarray) -> np.ndarray:
+        """Admit the head of the queue of these engines where it fits. Returns where it did."""
+        # Sequences that have ended lie beyond the head where one before them was thrown out.
+        while len(gap := engines[(self.head[engines] < self.width) & (self.left[self.head[engines], engines] == 0)]):
+            self.head[gap] += 1
+        engines = engines[self.head[engines] < self.width]
         at = self.head[engines]
+        prefilled = self.prompt_tokens + self.lengths[at, engines] - self.left[at, engines]
+        demand = self.used[engines] + self.running[engines] + prefilled + 1
+        fits = (self.running[engines] < self.max_running) & (demand <= self.kv_tokens)
+        engines, at, prefilled = engines[fits], at[fits], prefilled[fits]
         self.ends[at, engines] = self.clock[engines] + self.left[at, engines]
         self.used[engines] += prefilled
         self.prefilled[engines] += prefilled
         self.running[engines] += 1
         self.head[engines] += 1
+        return engines
 
     def _decode(self, decoding: np.ndarray) -> None:
         """Until a sequence ends or no further iteration fits the cache; all that end together leave together."""
@@ -209,4 +210,4 @@ class _Engines:
         np.subtract.at(self.running, engines, 1)
         np.subtract.at(self.used, engines, self.prompt_tokens + self.lengths[place, engines])
         self.left[place, engines], self.ends[place, engines] = 0, NEVER
-        self.may_admit |= ended
+        self.may_admit = ended
