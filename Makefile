@@ -4,7 +4,8 @@
 #   make grid    the grid of config/config.yaml, as `snakemake --cores all` does
 #   make quick   the smallest grid that shows the point, config/quick.yaml
 #   make study   the controllers in simulation, config/study.yaml
-#   make test    linters, unit tests, integration tests
+#   make test    linters, unit tests, integration tests, a Slurm of one node, one moment of every fault
+#   make faults  every fault at 20 moments, on both stacks: a night on two cores
 #   make bench   the benchmarks of tests/bench, as one table
 #   make lint    ruff and snakefmt, without changing a file
 #
@@ -18,7 +19,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .ONESHELL:
 .SILENT:
-.PHONY: setup grid quick study test bench lint
+.PHONY: setup grid quick study test faults bench lint
 
 PYTHON ?= python3.11
 TORCH_INDEX ?=
@@ -45,7 +46,10 @@ study: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules tests/unit $(DOCTESTS)
-	$(BIN)/python -m pytest tests/integration
+	$(BIN)/python -m pytest tests/integration tests/slurm tests/faults
+
+faults: $(STAMP)
+	$(BIN)/python -m tests.faults
 
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench

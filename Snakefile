@@ -50,12 +50,7 @@ include: "workflow/rules/report.smk"
 localrules:
     all,
     write_data,
-    summarize,
-    tabulate,
-    tabulate_arms,
-    compare_lengths,
     list_runs,
-    report,
 
 
 rule all:

@@ -30,6 +30,13 @@ QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONUNBUFFERED": "1",
 }
+# Ray takes the loopback interface where it thinks that there can be no cluster. Otherwise it listens to the network,
+# and whoever reaches its ports can run code here.
+ON_ONE_MACHINE = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+}
 ON_CPU = {
     **vllm_environment.ON_CPU,
     cpu.ENVIRONMENT: "1",
@@ -77,7 +84,7 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Ca
         trace = TraceFollower(folder.trace, skip=done)
         status = run_to_end(
             [sys.executable, "-m", "openrlhf_patch.driver", str(spec.write(Path(scratch) / "job.json"))],
-            environment(run),
+            environment(run) | {"TMPDIR": scratch},  # vLLM leaves its sockets behind
             log,
             watch=lambda: [(progress.step(record), on_step(record)) for record in trace.new()],
         )
@@ -94,6 +101,8 @@ def _short_folder() -> str | None:
 def environment(run: RunConfig) -> dict[str, str]:
     """Of the driver, from which all its processes have theirs."""
     variables = {**QUIET, **os.environ, **command_time()}
+    if not run.openrlhf.ray_address:
+        variables |= ON_ONE_MACHINE
     if run.openrlhf.device == "cpu":
         variables |= ON_CPU
     if run.model.type == "tiny":

@@ -21,6 +21,7 @@ from sagc.sections import OpenRLHFProfile
 # engine with a key-value cache of 1 GiB.
 CPU_MEMORY_GB = 3.0
 CPU_MEMORY_PER_PROCESS_GB = 1.0
+NOT_SAFE = ("*.bin", "*.pt", "*.pth")  # pickles
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ def check_gpu_memory(profile: OpenRLHFProfile, model: Path) -> None:
 def local_model(run: RunConfig, model: str) -> str:
     """The folder of the model, which is fetched from the Hub where it is none: all processes load the same files.
 
-    Raises UserError for a model that cannot be found, and for one with code of its own that the config does not trust:
-    OpenRLHF would run it in any case.
+    Raises UserError for a model that cannot be found, for one with code of its own that the config does not trust,
+    which OpenRLHF would run in any case, and for one without safetensors.
     """
     pretrained = run.model.type == "pretrained"
     folder = Path(model)
@@ -130,15 +131,20 @@ def local_model(run: RunConfig, model: str) -> str:
         try:
             revision = run.model.revision if pretrained else None
             folder = Path(
-                snapshot_download(model, revision=revision, ignore_patterns=["original/*", "*.pth", "*.gguf"])
+                snapshot_download(model, revision=revision, ignore_patterns=["original/*", *NOT_SAFE, "*.gguf"])
             )
         except (OSError, HFValidationError) as error:
             raise UserError(f"model {model} cannot be loaded: {str(error).splitlines()[0]}") from error
-    config = folder / "config.json"
-    own_code = config.exists() and "auto_map" in json.loads(config.read_text(encoding="utf-8"))
-    if own_code and not (pretrained and run.model.trust_remote_code):
+    if _has_own_code(folder) and not (pretrained and run.model.trust_remote_code):
         raise UserError(f"model {model} has code of its own, which OpenRLHF would run; allow it with trust_remote_code")
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(f"model {model} has no .safetensors file; other formats can run code when they are loaded")
     return str(folder.absolute())
+
+
+def _has_own_code(folder: Path) -> bool:
+    files = [folder / name for name in ("config.json", "tokenizer_config.json")]
+    return any("auto_map" in json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists())
 
 
 def measure_prompts(run: RunConfig, model: str, rows: list[dict]) -> Prompts:

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
@@ -22,6 +22,9 @@ from sagc.data import embedded_folder, prompts_path
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 from sagc.sections import EvaluationConfig, LoggingConfig, WarmStartConfig
+
+if TYPE_CHECKING:
+    from sagc.logs import Log
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 SIMULATION = Path("config/simulation.yaml")
@@ -216,6 +219,67 @@ def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> N
     if csv is not None:
         write_atomically(csv, steps.to_csv(index=False))
     click.echo(report(steps, misfit), nl=False)
+
+
+@main.command()
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--tau", type=float, help="Max / median length beyond which a group is an event.  [default: the run's]")
+@click.option("--delta", type=float, help="Straggler rate that the controllers may spend.  [default: the library's]")
+@click.option("--eta", type=float, help="Step size of sagc's dual ascent.  [default: the library's]")
+@click.option("--tokenizer", metavar="NAME", help="The run's tokenizer, folder or Hub id, for logs that hold texts.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="The run's limit on a response, if its log lacks it.")
+@click.option("--csv", "csv", type=click.Path(path_type=Path, dir_okay=False), help="Write the numbers there, too.")
+@click.option("--suggest", is_flag=True, help="Propose tau, delta and eta for a run with such lengths, and say why.")
+@click.option("--steps", type=click.IntRange(min=1), help="Steps of that run.  [default: as the log's config says]")
+def replay(
+    logs: tuple[Path, ...],
+    tau: float | None,
+    delta: float | None,
+    eta: float | None,
+    tokenizer: str | None,
+    max_tokens: int | None,
+    csv: Path | None,
+    suggest: bool,
+    steps: int | None,
+) -> None:
+    """Estimate from LOGS of jobs, finished or not, what smaller groups and the controllers would have cost.
+
+    A log is a run folder or its trace.jsonl, the folder of TRL's completions, verl's rollout_data_dir, or a CSV with
+    step, group, length and perhaps reward. Logs of several sizes, given together, tell more about hours.
+
+    \b
+    sagc replay results/tiny-qwen2/grpo/vanilla/16/seed0 --delta 0.65
+    sagc replay results/tiny-qwen2/grpo/vanilla/16/seed0 --suggest
+    """
+    from sagc.logs import read_log
+
+    if tau is not None and not tau > 1:
+        raise UserError(f"--tau is {tau:g}; max / median is never below 1, so it is a number above 1")
+    read = [read_log(path, tokenizer=tokenizer, limit=max_tokens) for path in logs]
+    if suggest:
+        if tau is not None or delta is not None or eta is not None or csv is not None:
+            raise UserError("--suggest chooses tau, delta and eta itself, and writes no CSV")
+        _suggest(read, steps)
+        return
+    if steps is not None:
+        raise UserError("--steps belongs to --suggest; without it every step of a log is replayed")
+    from analysis.replay_tables import replay_text, write_csv
+    from sagc.replay.estimate import replay_all
+
+    replays = replay_all(read, tau, delta, eta)
+    for number, each in enumerate(replays):
+        click.echo("\n" * (number > 0) + f"{each.log.path}\n\n{replay_text(each)}")
+    if csv is not None:
+        write_csv(replays, csv)
+
+
+def _suggest(logs: list["Log"], steps: int | None) -> None:
+    from analysis.replay_tables import as_list
+    from sagc.replay.suggest import suggest
+
+    for number, log in enumerate(logs):
+        found = suggest(log, steps)
+        click.echo("\n" * (number > 0) + f"{log.path}\n\n{found.config}\n{as_list(found.reasons)}")
 
 
 @main.command()

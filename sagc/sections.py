@@ -226,7 +226,16 @@ class BenchmarkConfig(Strict):
 
 
 # What a config decides elsewhere, and the evaluation itself.
-VLLM_RESERVED = ("model", "tokenizer", "revision", "trust_remote_code", "seed", "dtype", "max_model_len")
+VLLM_RESERVED = (
+    "model",
+    "tokenizer",
+    "revision",
+    "trust_remote_code",
+    "load_format",
+    "seed",
+    "dtype",
+    "max_model_len",
+)
 
 
 class EvaluationConfig(Strict):

@@ -86,7 +86,7 @@ READ = [
     ),
     Column(
         "recovery",
-        f"steps from the change until the risk of the next {AHEAD} is on average within {CLOSE} of its aim; all if never",
+        f"steps from the change until the risk of the next {AHEAD} is on average within {CLOSE} of the aim, or all",
         with_error("recovery", 1),
     ),
     Column("moves", "changes of G per 100 steps", decimals("moves", 1)),

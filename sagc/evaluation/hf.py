@@ -34,7 +34,11 @@ class StagedModel(Engine):
         tokenizer = folder.load_tokenizer()
         try:
             model = AutoModelForCausalLM.from_pretrained(
-                folder.path, dtype="auto", local_files_only=True, trust_remote_code=folder.trust_remote_code
+                folder.path,
+                dtype="auto",
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=folder.trust_remote_code,
             )
         except (OSError, ValueError) as error:
             raise folder.refusal(error) from None

@@ -49,6 +49,7 @@ class VLLMModel(Engine):
                 trust_remote_code=folder.trust_remote_code,
                 dtype=folder.dtype(),
                 seed=evaluation.seed,
+                load_format="safetensors",
                 **options,
             )
         except (OSError, ValueError, TypeError) as error:

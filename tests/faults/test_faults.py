@@ -1,10 +1,13 @@
 """One moment of every kind of fault, each on one stack. `make faults` is the same at 20 moments, on both stacks."""
 
+import copy
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.faults.campaign import Unbroken, make_model
+from tests.faults.grid import different
 from tests.faults.kinds import KINDS
 
 
@@ -27,3 +30,31 @@ def test_the_same_command_finishes_a_grid_that_was_hit_as_the_unbroken_one(kind,
     if outcome.outcome.startswith("skipped"):
         pytest.skip(outcome.outcome)
     assert outcome.good, outcome
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "file", "said"),
+    [
+        (
+            lambda path: path.write_text(path.read_text().replace('"truncated":', '"truncated":9')),
+            "trace.jsonl",
+            "the trace",
+        ),
+        (flip, "model/model.safetensors", "the model"),
+        (lambda path: path.unlink(), "summary.json", "the set of files"),
+    ],
+)
+def test_a_grid_that_is_not_as_the_unbroken_one_is_noticed(unbroken, outcomes, tmp_path, change, file, said):
+    grid = unbroken["vanilla"].result().grid
+    other = copy.copy(grid)
+    other.folder, other.results = tmp_path, shutil.copytree(grid.results, tmp_path / "results")
+    other.run_folder = tmp_path / grid.run_folder.relative_to(grid.folder)
+    assert different(other, grid) == []
+    change(other.run_folder / file)
+    assert different(other, grid) == [said]

@@ -2,10 +2,12 @@
 start, so a test asks of a run all that it can tell."""
 
 import contextlib
+import ipaddress
 import json
 import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -337,30 +339,51 @@ def answers(port: int) -> bool:
     return False
 
 
+def temporary_files() -> set[str]:
+    """Of Ray, of vLLM and of this project; vLLM's sockets have no name of their own."""
+    found = Path(tempfile.gettempdir()).iterdir()
+    return {path.name for path in found if path.is_socket() or path.name.startswith(("ray", "vllm", "sagc"))}
+
+
+def listening(process: subprocess.Popen) -> set[tuple[str, str]]:
+    """(address, name) of the sockets that it and its descendants take connections on."""
+    found = set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                name = each.name()
+                found |= {(s.laddr.ip, name) for s in each.net_connections("inet") if s.status == psutil.CONN_LISTEN}
+    return found
+
+
 def test_a_run_starts_beside_a_ray_session_in_use(tmp_path, openrlhf, tiny_model, tiny_data, other_ray):
-    """It takes free ports, leaves the other session alone, and shares its folder with no second run."""
+    """It takes free ports of the loopback interface, leaves the other session alone, and shares its folder with no
+    second run. It leaves no temporary files."""
     run = openrlhf("grpo", 4, steps=1)
-    folder, others = tmp_path / "run", ray_processes()
+    folder, others, files = tmp_path / "run", ray_processes(), temporary_files()
     command = train_command(run, folder, tiny_model, tiny_data / "train.jsonl")
     variables = {**os.environ, "RAY_ADDRESS": other_ray}
     process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: (folder / ".lock-holder").exists() and process.poll() is None, seconds=60)
     with pytest.raises(UserError, match=f"is in use by process {process.pid}"), RunFolder(folder).lock():
         pass
-    assert process.wait(timeout=240) == 0, process.stderr.read()
+    sockets = set()
+    wait_until(lambda: sockets.update(listening(process)) or process.poll() is not None, seconds=240)
+    assert process.wait() == 0, process.stderr.read()
+    assert {"raylet", "gcs_server"} <= {name for _, name in sockets}
+    open_to_all = {each for each in sockets if not ipaddress.ip_address(each[0].removeprefix("::ffff:")).is_loopback}
+    # PyTorch's store, in the processes that train, has no address to be told.
+    assert all(address == "::" and name.startswith("ray:") for address, name in open_to_all), open_to_all
     assert len(list(read_trace(folder / "trace.jsonl"))) == 1
     assert others <= ray_processes()
+    assert temporary_files() <= files
     assert answers(int(other_ray.rpartition(":")[2]))
 
 
 def test_a_failed_start_says_why_and_leaves_nothing(tmp_path, openrlhf, tiny_model, tiny_data):
     run = openrlhf("grpo", 4)
-    broken = tmp_path / "model"
-    broken.mkdir()
-    for file in tiny_model.iterdir():
-        if file.suffix != ".safetensors":
-            (broken / file.name).write_bytes(file.read_bytes())
-    folder = tmp_path / "run"
+    broken, folder = shutil.copytree(tiny_model, tmp_path / "model"), tmp_path / "run"
+    os.truncate(broken / "model.safetensors", 1000)
     failed = subprocess.run(
         train_command(run, folder, broken, tiny_data / "train.jsonl"), capture_output=True, text=True
     )

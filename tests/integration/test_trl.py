@@ -16,6 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from sagc import SAGC, GroupSizeController, StaticGroupSize
 from sagc.controller import ControllerStatus
+from sagc.logs import read_log
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trl import SagcGRPOTrainer
 
@@ -580,3 +581,39 @@ def test_a_checkpoint_of_another_trainer_is_refused(tmp_path, model, tokenizer):
         trainer_of(model, tokenizer, config(tmp_path, max_steps=2), StaticGroupSize(4)).train(
             resume_from_checkpoint=str(tmp_path / "checkpoint-1")
         )
+
+
+# Logs of the stock trainer -------------------------------------------------------------------------------------------
+
+
+def test_replay_reads_the_completions_that_the_stock_trainer_logs(tmp_path, model, tokenizer):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    generated, given = [], []
+
+    def reward(completions, completion_ids, **columns):
+        generated.append([len(ids) for ids in completion_ids])
+        given.append(by_length(completions))
+        return given[-1]
+
+    arguments = config(
+        tmp_path,
+        max_steps=3,
+        log_completions=True,
+        logging_strategy="steps",
+        logging_steps=1,
+        num_completions_to_print=1,
+    )
+    GRPOTrainer(
+        model,
+        reward,
+        args=arguments,
+        train_dataset=prompts(40),
+        processing_class=tokenizer,
+        rollout_func=scripted_rollout(tokenizer, TEXTS),
+    ).train()
+    log = read_log(tmp_path, tokenizer=str(tmp_path / "tokenizer"), limit=LIMIT)
+    assert [step.number for step in log.steps] == [1, 2, 3]
+    assert [step.lengths.reshape(-1).tolist() for step in log.steps] == generated
+    for step, rewards in zip(log.steps, given, strict=True):
+        unequal = [len(set(rewards[first : first + 4])) > 1 for first in range(0, 16, 4)]
+        assert [len(set(group)) > 1 for group in step.rewards.tolist()] == unequal

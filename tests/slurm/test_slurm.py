@@ -24,6 +24,7 @@ JOBS = {
     "evaluate": {"mem_mb": 1500, "runtime": 20, "gpus": 1},
     "warm_start": {"mem_mb": 1000, "runtime": 10},
 }
+TABLES = {"summarize": 2, "tabulate": 1, "tabulate_arms": 1, "compare_lengths": 1, "report": 1}  # how many
 
 
 class SlurmProject(Project):
@@ -98,7 +99,7 @@ def grid(slurm, model, tmp_path_factory):
         assert snakemake.wait(300) == 0, project.output() + slurm.logs()
     finally:
         end(snakemake)
-    project.jobs = {rule: jobs(slurm, project, rule) for rule in ("train", "evaluate")}
+    project.jobs = {rule: jobs(slurm, project, rule) for rule in ("train", "evaluate", *TABLES)}
     return project
 
 
@@ -109,11 +110,8 @@ def project(model, tmp_path):
 
 def jobs(slurm, project: SlurmProject, rule: str = "", group="") -> list[dict[str, str]]:
     """The project's jobs by rising id, as `scontrol show job` shows them."""
-    return [
-        job
-        for job in slurm.jobs()
-        if job["WorkDir"] == str(project.folder) and f"rule_{rule}" in job["Comment"] and f"_{group}" in job["Comment"]
-    ]
+    comment = re.compile(rf"rule_{rule or '.*'}(_wildcards_.*_{group}.*)?$")
+    return [job for job in slurm.jobs() if job["WorkDir"] == str(project.folder) and comment.match(job["Comment"])]
 
 
 def end(snakemake: subprocess.Popen) -> None:
@@ -124,13 +122,17 @@ def end(snakemake: subprocess.Popen) -> None:
 
 
 def test_a_grid_of_two_runs_goes_through_slurm(grid, slurm):
-    """Partition, GPUs, memory and time of every job as profile and config say; tables are made where Snakemake is."""
+    """Partition, GPUs, memory and time of every job as profile and config say."""
     asked = ("Partition", "TresPerJob", "MinMemoryNode", "TimeLimit", "Requeue", "JobState")
-    shown = {rule: [tuple(job[name] for name in asked) for job in of_rule] for rule, of_rule in grid.jobs.items()}
+    shown = {rule: [tuple(job.get(name) for name in asked) for job in found] for rule, found in grid.jobs.items()}
     train = ("gpu", "gres:gpu:1", "2000M", "00:30:00", "1", "COMPLETED")
     assert train in shown["train"] and len(shown["train"]) == 3
     assert shown["evaluate"] == [("gpu", "gres:gpu:1", "1500M", "00:20:00", "1", "COMPLETED")] * 2
-    assert len(jobs(slurm, grid)) == 5
+    small = ("cpu", None, "1000M", "00:10:00", "1", "COMPLETED")
+    report = ("cpu", None, "2000M", "00:20:00", "1", "COMPLETED")
+    for rule, count in TABLES.items():
+        assert shown[rule] == [report if rule == "report" else small] * count
+    assert len(jobs(slurm, grid)) == 5 + sum(TABLES.values())
     assert len((grid.results / "summary.csv").read_text().splitlines()) == 1 + 2
     assert grid.planned(*PROFILE) == {}
 

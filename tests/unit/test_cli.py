@@ -5,8 +5,10 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -304,3 +306,58 @@ def test_a_warm_start_that_fails_is_one_sentence(config_file, tmp_path, monkeypa
     grid = load_grid(config_file())
     with pytest.raises(UserError, match=r"the embedded model tiny could not be made in .*models/tiny"):
         sagc.cli.starting_model(grid, grid.run(grid.cells()[0]))
+
+
+# sagc replay ---------------------------------------------------------------------------------------------------------
+
+REPLAYED = Path(__file__).parent / "data" / "replay" / "tiny-qwen2-grpo"
+
+
+def test_replay_prints_a_table_per_log_and_writes_the_numbers(tmp_path):
+    result = call("replay", REPLAYED / "16", REPLAYED / "8", "--delta", 0.65, "--csv", tmp_path / "numbers.csv")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert "16, played" in result.stdout and "8, played" in result.stdout
+    assert "sagc-robust (class RobustSAGC) with delta 0.65 moves" in result.stdout
+    numbers = pd.read_csv(tmp_path / "numbers.csv")
+    assert numbers["arm"].tolist() == "4 6 8 12 16 sagc sagc-robust 4 6 8 sagc sagc-robust".split()
+    assert numbers["log"].nunique() == 2 and (numbers["tau"] == 2).all()
+    assert (numbers["hours_low"] <= numbers["hours_high"]).all()
+
+
+def test_replay_with_another_tau():
+    result = call("replay", REPLAYED / "16", "--tau", 3, "--eta", 2)
+    assert "for tau 3." in result.stdout
+    assert "sagc (class SAGC) with delta 0.5, eta 2.0 moves" in " ".join(result.stdout.split())
+    assert "sagc-robust (class RobustSAGC) with delta 0.5 moves" in " ".join(result.stdout.split())
+
+
+def test_replay_suggests_sections_of_a_config():
+    result = call("replay", REPLAYED / "16", "--suggest", "--steps", 200)
+    assert result.exit_code == 0, result.output
+    path, config, reasons = result.stdout.rstrip("\n").split("\n\n")
+    assert path.endswith("trace.jsonl")
+    assert set(yaml.safe_load(config)) == {"straggler", "controllers"}
+    assert [line[:6] for line in reasons.splitlines() if line.startswith("- ")] == [
+        "- tau ",
+        "- delt",
+        "- eta ",
+        "- Repl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere does not exist"),
+        ([REPLAYED], "holds no log that can be replayed"),
+        ([REPLAYED / "16", "--tau", "1"], "--tau is 1; max / median is never below 1, so it is a number above 1"),
+        ([REPLAYED / "16", "--delta", "1.5"], "sagc: delta must be a straggler rate between 0 and 1"),
+        ([REPLAYED / "16", "--max-tokens", "100"], "beyond the limit of 100"),
+        ([REPLAYED / "16", "--steps", "10"], "--steps belongs to --suggest"),
+        ([REPLAYED / "16", "--suggest", "--tau", "2"], "--suggest chooses tau, delta and eta itself"),
+        ([REPLAYED / "4", "--suggest"], "a suggestion needs groups of at least 8"),
+    ],
+)
+def test_replay_refuses_in_one_sentence(arguments, message):
+    assert message in refused("replay", *arguments)

@@ -133,6 +133,7 @@ def test_a_model_that_does_not_exist_is_refused(resolve, tmp_path, monkeypatch):
     sentence = refusal(preflight.local_model, resolve(), str(tmp_path / "none"))
     assert sentence.startswith(f"model {tmp_path}/none cannot be loaded: ")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "model.safetensors").touch()
     assert preflight.local_model(resolve(), str(tmp_path / "empty")) == f"{tmp_path}/empty"
     sentence = refusal(preflight.measure_prompts, resolve(), str(tmp_path / "empty"), [{"prompt": "1"}])
     assert sentence.startswith(f"model {tmp_path}/empty cannot be loaded: ")
@@ -147,19 +148,28 @@ def pretrained(run: RunConfig, **model) -> RunConfig:
 
 def test_a_model_of_the_hub_is_fetched_at_its_revision(resolve, tmp_path, monkeypatch):
     calls = []
+    (tmp_path / "model.safetensors").touch()
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *a, **o: calls.append((a, o)) or tmp_path)
     assert preflight.local_model(pretrained(resolve(), revision="abc"), "a/b") == str(tmp_path)
     ((names, options),) = calls
     assert names == ("a/b",) and options["revision"] == "abc"
 
 
-def test_a_models_own_code_runs_only_where_the_config_trusts_it(resolve, tmp_path):
-    (tmp_path / "config.json").write_text('{"auto_map": {"AutoConfig": "code.Config"}}')
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_a_models_own_code_runs_only_where_the_config_trusts_it(resolve, tmp_path, file):
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / file).write_text('{"auto_map": {"AutoConfig": "code.Config"}}')
     sentence = refusal(preflight.local_model, pretrained(resolve()), str(tmp_path))
     assert sentence == (
         f"model {tmp_path} has code of its own, which OpenRLHF would run; allow it with trust_remote_code"
     )
     assert preflight.local_model(pretrained(resolve(), trust_remote_code=True), str(tmp_path)) == str(tmp_path)
+
+
+def test_a_pickled_model_is_refused(resolve, tmp_path):
+    (tmp_path / "pytorch_model.bin").touch()
+    sentence = refusal(preflight.local_model, resolve(), str(tmp_path))
+    assert sentence == (f"model {tmp_path} has no .safetensors file; other formats can run code when they are loaded")
 
 
 def test_a_tokenizer_without_an_end_token_is_refused(resolve, model, tmp_path):
