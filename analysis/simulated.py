@@ -13,6 +13,7 @@ from sagc.errors import UserError
 from sagc.simulate.calibrate import Misfit
 from sagc.simulate.config import SimulationConfig
 from sagc.simulate.run import simulate
+from sagc.step_time import StepTime
 
 
 def summarize_steps(steps: pd.DataFrame) -> dict[str, float]:
@@ -70,8 +71,8 @@ READ = [
 ]
 
 
-def simulate_arms(simulation: SimulationConfig) -> tuple[pd.DataFrame, Misfit | None]:
-    """Every step of every arm, with the column arm before those of `simulate`; and how well fitted costs foretell."""
+def simulate_arms(simulation: SimulationConfig) -> tuple[pd.DataFrame, StepTime, Misfit | None]:
+    """Every step of every arm, with the column arm before those of `simulate`; the costs, and how well they foretell."""
     lengths, (cluster, misfit) = simulation.build_lengths(), simulation.cluster.build()
     tables = []
     for arm in tqdm(simulation.arms, desc="simulating", unit="arm", disable=not sys.stderr.isatty()):
@@ -83,14 +84,16 @@ def simulate_arms(simulation: SimulationConfig) -> tuple[pd.DataFrame, Misfit | 
             raise UserError(f"arm {arm}: {error}") from None
         steps.insert(0, "arm", str(arm))
         tables.append(steps)
-    return pd.concat(tables, ignore_index=True), misfit
+    return pd.concat(tables, ignore_index=True), cluster.costs, misfit
 
 
-def report(steps: pd.DataFrame, misfit: Misfit | None) -> str:
+def report(steps: pd.DataFrame, costs: StepTime, misfit: Misfit | None) -> str:
     """A line per arm, what the columns mean, and how far the seconds are from real ones where they were fitted."""
     rows = [{"arm": arm} | summarize_steps(own) for arm, own in steps.groupby("arm", sort=False)]
     parts = [markdown_table(pd.DataFrame(rows), READ), legend(READ)]
     if misfit is not None:
+        seconds = ", ".join(f"{name} {cost:.2g}" for name, cost in vars(costs).items() if name != "batching")
+        parts.append(f"Seconds, with {costs.batching} batching: {seconds}.")
         parts.append(
             f"Costs fitted to the odd steps of the runs foretell the seconds of their {misfit.steps} even ones with a "
             f"median error of {misfit.median:.1%} and an error in the sum of {misfit.total:+.1%}; those used here are "

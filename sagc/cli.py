@@ -215,10 +215,10 @@ def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> N
 
     from analysis.simulated import report, simulate_arms
 
-    steps, misfit = simulate_arms(simulation)
+    steps, *costs = simulate_arms(simulation)
     if csv is not None:
         write_atomically(csv, steps.to_csv(index=False))
-    click.echo(report(steps, misfit), nl=False)
+    click.echo(report(steps, *costs), nl=False)
 
 
 @main.command()

@@ -23,10 +23,10 @@ except UserError as error:
     sys.exit(f"Error: {error}")
 RESULTS = STUDY.results
 # Whoever changes a controller wants the study of that one.
-LIBRARY, STUDIES = Path(sagc.__file__).parent, Path(analysis.study.__file__).parent
-NAMES = ["controller", "posterior", "lengths", "step_time"]
-CODE = [str(LIBRARY / f"{name}.py") for name in NAMES]
-CODE += map(str, sorted([*LIBRARY.glob("simulate/*.py"), *STUDIES.glob("*.py"), STUDIES.parent / "simulated.py"]))
+LIBRARY, ANALYSIS = Path(sagc.__file__).parent, Path(analysis.study.__file__).parents[1]
+CODE = [LIBRARY / f"{name}.py" for name in ["controller", "posterior", "lengths", "step_time"]]
+CODE += [ANALYSIS / "study" / f"{name}.py" for name in ["config", "measures", "play", "vary", "variants", "savings"]]
+CODE = [str(path) for path in [*CODE, *sorted(LIBRARY.glob("simulate/*.py")), ANALYSIS / "simulated.py"]]
 
 
 wildcard_constraints:
