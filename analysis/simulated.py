@@ -72,7 +72,7 @@ READ = [
 
 
 def simulate_arms(simulation: SimulationConfig) -> tuple[pd.DataFrame, StepTime, Misfit | None]:
-    """Every step of every arm, with the column arm before those of `simulate`; the costs, and how well they foretell."""
+    """Every step of every arm, with the column arm before those of `simulate`; the costs, and their misfit."""
     lengths, (cluster, misfit) = simulation.build_lengths(), simulation.cluster.build()
     tables = []
     for arm in tqdm(simulation.arms, desc="simulating", unit="arm", disable=not sys.stderr.isatty()):
