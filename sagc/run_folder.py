@@ -84,29 +84,33 @@ class RunFolder:
 
     @contextlib.contextmanager
     def lock(self, end_orphan: bool = False) -> Iterator[None]:
-        """Hold the folder; raises UserError at once where another process holds it.
+        """Hold the folder; raises UserError at once where another process holds it, and where it cannot be written to.
 
         The lock is the operating system's, so it ends with its process, however that dies. With `end_orphan`, a job of
         the DAG that holds it on this machine is ended first: its Snakemake is gone, or this one would not have started.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
         holder = self._holder
         lock = FileLock(self.path / ".lock")
         try:
+            self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire(timeout=0)
             except Timeout:
                 if not (end_orphan and self._end_orphan()):
                     raise
                 lock.acquire(timeout=ORPHAN_S)
+            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
         except Timeout:
             who = holder.read_text(encoding="utf-8").strip() if holder.exists() else "another process"
             raise UserError(f"{self.path} is in use by {who}; wait for it to end, or end it") from None
+        except OSError as error:
+            lock.release()
+            raise UserError(f"{self.path} cannot be written to: {error.strerror}") from None
         try:
-            holder.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
             yield
         finally:
-            holder.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it became read-only; the lock does not need the file
+                holder.unlink(missing_ok=True)
             lock.release()
 
     def _end_orphan(self) -> bool:

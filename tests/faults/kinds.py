@@ -6,13 +6,14 @@ Snakemake ends, by itself or at once, and `mend` makes the machine whole again, 
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 from tests.faults.grid import FaultyGrid
 
-LIBFAKETIME = "/usr/lib/*/faketime/libfaketime.so.1"
+CLOCK = Path(__file__).with_name("clock.c")
 
 
 class Unable(Exception):
@@ -123,7 +124,7 @@ class ReadOnly(Fault):
     """The results are remounted read-only, as a file system is after an error of its disk: files that are open stay
     writable, no file can be opened for writing any more."""
 
-    name = "read-only results"
+    name, must_be_said = "read-only results", "Read-only file system"
 
     def prepare(self, grid):
         grid.results.mkdir()
@@ -180,23 +181,18 @@ class FlippedCheckpoint(_DamagedCheckpoint):
 
 
 class ClockJump(Fault):
-    """The clock of all processes jumps, an hour back or a day ahead. For the file times to be what they would be,
-    those of the files that are there move the other way."""
+    """The clock of all processes jumps, an hour back or a day ahead. The files that are there move the other way, so
+    that new ones are as much older or younger than they as the jump makes them."""
 
     name = "clock jumps"
 
     def prepare(self, grid):
-        library = next(iter(Path("/").glob(LIBFAKETIME[1:])), None)
-        if library is None:
-            raise Unable("libfaketime is not installed (Debian: apt-get install libfaketime)")
-        self.offset = grid.folder / "offset"
-        self.offset.write_text("+0")
-        grid.environment = grid.environment | {
-            "LD_PRELOAD": str(library),
-            "FAKETIME_TIMESTAMP_FILE": str(self.offset),
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "FAKETIME_CACHE_DURATION": "1",
-        }
+        if shutil.which("cc") is None:
+            raise Unable("there is no C compiler for the clock that jumps")
+        library, self.offset = grid.folder / "clock.so", grid.folder / "offset"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(CLOCK)], check=True)
+        self.offset.write_text("0")
+        grid.environment = grid.environment | {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(self.offset)}
 
     def hit(self, grid):
         seconds = self.random.choice([-3600, 86400])
@@ -206,7 +202,7 @@ class ClockJump(Fault):
                 os.utime(path, (found.st_atime - seconds, found.st_mtime - seconds), follow_symlinks=False)
             except FileNotFoundError:
                 continue
-        self.offset.write_text(f"{seconds:+d}")
+        self.offset.write_text(str(seconds))
 
 
 class SecondCall(Fault):

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.faults.campaign import Unbroken, make_model
-from tests.faults.grid import different
-from tests.faults.kinds import KINDS
+from tests.faults.grid import FaultyGrid, different
+from tests.faults.kinds import KINDS, ReadOnly, Unable
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +58,20 @@ def test_a_grid_that_is_not_as_the_unbroken_one_is_noticed(unbroken, outcomes, t
     assert different(other, grid) == []
     change(other.run_folder / file)
     assert different(other, grid) == [said]
+
+
+def test_results_that_are_read_only_from_the_start_are_one_sentence(pool, unbroken, tmp_path):
+    model = unbroken["vanilla"].result().model
+    fault, grid = ReadOnly(0), FaultyGrid(tmp_path, "vanilla", model)
+    try:
+        fault.prepare(grid)
+        fault.hit(grid)
+    except Unable as reason:
+        pytest.skip(str(reason))
+    try:
+        done = grid.snakemake("--cores", "1")
+    finally:
+        fault.mend(grid)
+    assert done.returncode != 0
+    errors = [line for line in done.stderr.splitlines() if "Error" in line]
+    assert errors == ["Error: results cannot be written to: Read-only file system"]

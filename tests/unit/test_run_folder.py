@@ -198,3 +198,10 @@ def test_the_written_json_is_readable_while_it_is_replaced(run, tmp_path):
     with open(place.config, encoding="utf-8") as before:
         place.write_config(run)
         assert json.load(before)["hash"] == run.hash
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_sentence():
+    """Whoever runs the tests: no one can make a folder there."""
+    refused = pytest.raises(UserError, match=r"^/proc/sagc cannot be written to: No such file or directory$")
+    with refused, RunFolder("/proc/sagc").lock():
+        pass
