@@ -3,6 +3,7 @@
 #   make setup   .venv with everything, from the pinned lists of requirements/
 #   make grid    the grid of config/config.yaml, as `snakemake --cores all` does
 #   make quick   the smallest grid that shows the point, config/quick.yaml
+#   make study   the controllers in simulation, config/study.yaml
 #   make test    linters, unit tests, integration tests, a Slurm of one node, one moment of every fault
 #   make faults  every fault at 20 moments, on both stacks: a night on two cores
 #   make bench   the benchmarks of tests/bench, as one table
@@ -18,7 +19,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .ONESHELL:
 .SILENT:
-.PHONY: setup grid quick test faults bench lint
+.PHONY: setup grid quick study test faults bench lint
 
 PYTHON ?= python3.11
 TORCH_INDEX ?=
@@ -38,6 +39,10 @@ grid: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/snakemake --cores all --configfile config/quick.yaml
 	sed '/^## Columns/,$$d' results/quick/summary.md
+
+study: $(STAMP)
+	$(BIN)/snakemake --snakefile workflow/study.smk --cores all
+	sed '/^## Columns/,$$d' results/study/verdict.md
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules tests/unit $(DOCTESTS)

@@ -20,12 +20,14 @@ from pydantic import BaseModel, ValidationError
 from sagc.config import Cell, GridConfig, RunConfig, describe, read_yaml, validate_grid
 from sagc.data import embedded_folder, prompts_path
 from sagc.errors import UserError
+from sagc.run_folder import write_atomically
 from sagc.sections import EvaluationConfig, LoggingConfig, WarmStartConfig
 
 if TYPE_CHECKING:
     from sagc.logs import Log
 
 DEFAULT_CONFIG = Path("config/config.yaml")
+SIMULATION = Path("config/simulation.yaml")
 FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -197,6 +199,29 @@ def report(results: Path) -> None:
 
 
 @main.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path), default=SIMULATION, show_default=True)
+@set_option
+@click.option("--csv", type=click.Path(path_type=Path, dir_okay=False), help="Write every step of every arm there.")
+def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> None:
+    """Simulate synchronous steps: what each arm's group sizes would cost, and its straggler rate.
+
+    \b
+    sagc simulate --set cluster.engines=8 --set prompts=128
+    sagc simulate --set 'cluster.costs={type: fitted, runs: [results/tiny-qwen2/grpo/vanilla/16/seed0]}'
+    """
+    from sagc.simulate.config import validate_simulation
+
+    simulation = validate_simulation(read_changed(config_file, changes), source=str(config_file))
+
+    from analysis.simulated import report, simulate_arms
+
+    steps, *costs = simulate_arms(simulation)
+    if csv is not None:
+        write_atomically(csv, steps.to_csv(index=False))
+    click.echo(report(steps, *costs), nl=False)
+
+
+@main.command()
 @click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--tau", type=float, help="Max / median length beyond which a group is an event.  [default: the run's]")
 @click.option("--delta", type=float, help="Straggler rate that the controllers may spend.  [default: the library's]")
@@ -308,7 +333,15 @@ def _say_what_is_missing(grid: GridConfig, config_file: Path) -> None:
 
 
 def load_changed(path: Path, changes: tuple[str, ...]) -> GridConfig:
-    """A config file with `key=value` changes applied to it, validated.
+    """The grid of a config file with `key=value` changes applied to it, validated.
+
+    Raises UserError: one sentence.
+    """
+    return validate_grid(read_changed(path, changes), source=str(path))
+
+
+def read_changed(path: Path, changes: tuple[str, ...]) -> dict[str, Any]:
+    """The content of a config file with `key=value` changes applied to it.
 
     Values are read as YAML and keys may be nested with dots. Raises UserError: one sentence.
     """
@@ -330,7 +363,7 @@ def load_changed(path: Path, changes: tuple[str, ...]) -> GridConfig:
         if not isinstance(section, dict):
             raise UserError(f"--set {key}: {'.'.join(parents) or path} is not a section of the config")
         section[last] = value
-    return validate_grid(raw, source=str(path))
+    return raw
 
 
 def choose_cell(

@@ -100,3 +100,25 @@ def raw_grid():
         }
 
     return build
+
+
+@pytest.fixture
+def small_study(tmp_path, project):
+    """The study's own config with two workloads and few steps."""
+    raw = yaml.safe_load((project / "config" / "study.yaml").read_text(encoding="utf-8"))
+    points = [{"response_spread": 0.8}, {"step": 49}, {"step": 50, "response_spread": 0.4}]
+    lengths = {"type": "lognormal", "points": points}
+    still = {"delta": 0.5, "lengths": {"type": "lognormal"}}
+    raw |= {"results": str(tmp_path / "study"), "steps": 90, "prompts": 4, "seeds": 2}
+    raw["arms"] = [8, "sagc", "sagc-robust"]
+    raw["workloads"] = {"stationary": still, "change": {"delta": 0.4, "change": 50, "lengths": lengths}}
+    raw["sensitivity"] = {"seeds": 1, "workloads": ["stationary", "change"], "parameters": {"eta": [0.5, 1.0]}}
+    raw["variants"] = {
+        "seeds": 1,
+        "prompts": [4],
+        "parameters": {"as it is": {}, "finer": {"ladder": [4, 5, 6, 8, 16]}},
+    }
+    raw["savings"] |= {"steps": 4, "static": [4, 16], "prompts_per_engine": [1, 4], "kv_tokens": [None, 10_000]}
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
+    return path

@@ -1,0 +1,139 @@
+"""The study's table and its verdict: `python -m analysis.study.tabulate --out FOLDER RUNS...`, RUNS as of `play`.
+
+table.csv and table.md have a row per workload and arm, verdict.csv and verdict.md one per criterion and workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import click
+import pandas as pd
+
+from analysis import Command
+from analysis.markup import Column, decimals, legend, markdown_table, with_error
+from analysis.study.config import load_study
+from analysis.study.measures import AHEAD, BURN_IN, CLOSE, WINDOW, noise_floor
+from sagc.run_folder import write_atomically
+
+OURS, THEIRS = "sagc-robust", "sagc"
+MEASURES = ("straggler_rate", "distance", "risk_distance", "bias", "recovery")
+MEANS = ("moves", "mean_log2", "mean_inverse", "hours", "hours_per_sample")
+CRITERIA = {  # measure -> (what is required of sagc-robust, limit)
+    "bias": ("mean rate within 0.03 of delta where delta is feasible", 0.03),
+    "recovery": ("recovers within 15 steps", 15.0),
+    "moves": ("moves at most 10 times per 100 steps when stationary", 10.0),
+}
+COMPARED = {  # measure in which sagc-robust shall be no worse than sagc -> what it is called
+    "distance": "in the distance from delta",
+    "recovery": "in steps to recover",
+    "hours": "in hours of all steps",
+    "hours_per_sample": "in hours per 100 000 samples",
+}
+NOISE = 2.0  # standard errors of the mean difference over the seeds
+
+
+def table(runs: pd.DataFrame) -> pd.DataFrame:
+    """A row per workload and arm: means over the seeds, X_se the standard errors of X of MEASURES."""
+    groups = runs.groupby(["workload", "arm"], sort=False)
+    means = groups[[*MEASURES, *MEANS, "delta"]].mean()
+    errors = groups[list(MEASURES)].sem().add_suffix("_se")
+    return means.join(errors).join(groups["seed"].count().rename("seeds")).reset_index()
+
+
+def verdict(runs: pd.DataFrame, stationary: Collection[str]) -> pd.DataFrame:
+    """The criteria, workload by workload; that of the moves for those that are stationary.
+
+    Returns
+    -------
+    DataFrame
+        criterion, workload; value : mean over the seeds, of the criterion's measure, or of a difference
+        (sagc-robust - sagc, paired by seed); worst : of the seeds; limit; met : whether value is at most limit.
+    """
+    rows = []
+    for workload, own in runs.groupby("workload", sort=False):
+        ours, theirs = (own[own["arm"] == arm].set_index("seed") for arm in (OURS, THEIRS))
+        for measure, (sentence, limit) in CRITERIA.items():
+            values = ours[measure]
+            if values.notna().any() and (measure != "moves" or workload in stationary):
+                rows.append(_row(sentence, workload, values.mean(), values.max(), limit))
+        for measure, name in COMPARED.items():
+            difference = (ours[measure] - theirs[measure]).dropna()
+            if len(difference):
+                noise = NOISE * difference.sem()
+                rows.append(_row(f"no worse than sagc {name}", workload, difference.mean(), difference.max(), noise))
+    return pd.DataFrame(rows).sort_values("criterion", kind="stable", ignore_index=True)
+
+
+def _row(criterion: str, workload: str, value: float, worst: float, limit: float) -> dict:
+    met = bool(value <= limit)
+    return {"criterion": criterion, "workload": workload, "value": value, "worst": worst, "limit": limit, "met": met}
+
+
+READ = [
+    Column("workload", "what the lengths do", lambda row: row["workload"]),
+    Column("arm", "static group size G, or the controller that chooses it", lambda row: row["arm"]),
+    Column("rate", "straggler rate, mean over all steps", decimals("straggler_rate", 3)),
+    Column(
+        "distance",
+        f"of the rate over {WINDOW} steps from what is attainable of delta, mean over the windows after step {BURN_IN}",
+        with_error("distance", 3),
+    ),
+    Column(
+        "of risk",
+        "the same of the true risk of the sizes played, without noise",
+        decimals("risk_distance", 3),
+    ),
+    Column(
+        "bias",
+        f"|mean rate - delta| of a seed over the steps after {BURN_IN} at which delta is feasible",
+        with_error("bias", 3),
+    ),
+    Column(
+        "recovery",
+        f"steps from the change until the risk of the next {AHEAD} is on average within {CLOSE} of the aim, or all",
+        with_error("recovery", 1),
+    ),
+    Column("moves", "changes of G per 100 steps", decimals("moves", 1)),
+    Column("log2 G", "mean", decimals("mean_log2", 2)),
+    Column("1/G", "mean", decimals("mean_inverse", 3)),
+    Column("hours", "of all steps", decimals("hours", 2)),
+    Column("per 100k", "hours per 100 000 samples", decimals("hours_per_sample", 2)),
+]
+VERDICT = [
+    Column("criterion", "what is required of sagc-robust", lambda row: row["criterion"]),
+    Column("workload", "on which", lambda row: row["workload"]),
+    Column("mean", "over the seeds", decimals("value", 3)),
+    Column("worst seed", "the largest", decimals("worst", 3)),
+    Column("limit", f"for the mean; {NOISE:g} standard errors of it for a difference", decimals("limit", 3)),
+    Column("met", "whether the mean is at most the limit", lambda row: "yes" if row["met"] else "NO"),
+]
+
+
+@click.command(cls=Command)
+@click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def main(config: Path, out: Path, runs: tuple[Path, ...]) -> None:
+    """Write the table over all RUNS and the verdict."""
+    study = load_study(config)
+    played = pd.concat([pd.read_csv(path, dtype={"arm": str}) for path in runs], ignore_index=True)
+    floor = ", ".join(
+        f"{noise_floor(delta, study.prompts):.3f} at delta {delta:g}" for delta in sorted(played["delta"].unique())
+    )
+    head = (
+        f"{study.seeds} seeds of {study.steps} steps with {study.prompts} prompts. At a size whose risk is delta, the "
+        f"noise of the rates alone makes a distance of {floor}.\n"
+    )
+    stationary = [name for name, workload in study.workloads.items() if len(workload.lengths.points) == 1]
+    found, judged = table(played), verdict(played, stationary)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, frame, columns in (("table", found, READ), ("verdict", judged, VERDICT)):
+        write_atomically(out / f"{name}.csv", frame.to_csv(index=False))
+        write_atomically(out / f"{name}.md", "\n".join([head, markdown_table(frame, columns), legend(columns)]))
+    click.echo(f"{judged['met'].sum()} of {len(judged)} criteria met, see {out / 'verdict.md'}")
+
+
+if __name__ == "__main__":
+    main()
