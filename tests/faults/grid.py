@@ -1,6 +1,7 @@
 """The grid that the faults hit: one run, whose results can be held against those of an unbroken one."""
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -22,13 +23,13 @@ PATIENCE = 300.0  # seconds that a call of Snakemake may take
 POLL_S = 0.2  # a look at all processes takes some ten milliseconds
 STEPS = {"vanilla": 24, "openrlhf": 8}
 TIMES = re.compile(r"(^|_)(wall|rollout|train|sync|step|idle_barrier)_(s$|vs_)")
-# What a process of the grid is at work on, by what its command line holds.
+# What a process of the grid is at work on, by a pattern in its command line.
 PHASES = {
     "vLLM's engine": "VLLM::EngineCore",
-    "Ray's workers": "ray::",
-    "training": "sagc.cli train ",
-    "evaluation": "sagc.cli evaluate ",
-    "tables and report": "-m analysis.",
+    "Ray's workers": r"ray::\w+(Actor|Trainer)\b",
+    "training": r"sagc\.cli train ",
+    "evaluation": r"sagc\.cli evaluate ",
+    "tables and report": r"-m analysis\.",
 }
 SHOWN = ("training", "evaluation", "tables and report")  # Ray and vLLM are there while the launcher trains
 
@@ -147,14 +148,23 @@ def _phase(process: psutil.Process) -> str | None:
         return None
     if not command or command[0].endswith("sh"):
         return None
-    return next((phase for phase, mark in PHASES.items() if mark in " ".join(command)), None)
+    return next((phase for phase, pattern in PHASES.items() if re.search(pattern, " ".join(command))), None)
 
 
 def different(grid: FaultyGrid, unbroken: FaultyGrid) -> list[str]:
-    """Names of the results that differ. Only times may, and on openrlhf what was generated: vLLM's random numbers are
+    """The results that differ, and where. Only times may, and on openrlhf what was generated: vLLM's random numbers are
     in no checkpoint."""
     ours, theirs = (results(each) for each in (grid, unbroken))
-    return [name for name in theirs if ours[name] != theirs[name]]
+    return [f"{name} ({_where(ours[name], theirs[name])})" for name in theirs if ours[name] != theirs[name]]
+
+
+def _where(ours, theirs) -> str:
+    """The entries in which two results differ."""
+    if isinstance(theirs, dict):
+        return ", ".join(sorted(key for key in ours.keys() | theirs if ours.get(key) != theirs.get(key)))
+    pairs = itertools.zip_longest(ours.splitlines(), theirs.splitlines()) if isinstance(theirs, str) else None
+    pairs = enumerate(pairs or itertools.zip_longest(ours, theirs), start=1)
+    return ", ".join(str(number) for number, (a, b) in pairs if a != b)
 
 
 def results(grid: FaultyGrid) -> dict:
@@ -172,7 +182,7 @@ def results(grid: FaultyGrid) -> dict:
     times = {field for field in StepRecord.__dataclass_fields__ if field.endswith("_s")}
     return {
         "the trace": [{k: v for k, v in vars(record).items() if k not in times} for record in trace],
-        "the model": {p.name: _hash(p) for p in sorted((grid.run_folder / "model").iterdir())},
+        "the model": {p.name: _hash(p) for p in (grid.run_folder / "model").iterdir() if p.name[0] != "."},
         "the evaluation": evaluation["benchmarks"],
         "summary.csv": table.drop(columns=list(filter(TIMES.search, table.columns))).to_csv(),
         "output_lengths.csv": (grid.results / "output_lengths.csv").read_text(),

@@ -110,7 +110,7 @@ def project(model, tmp_path):
 
 def jobs(slurm, project: SlurmProject, rule: str = "", group="") -> list[dict[str, str]]:
     """The project's jobs by rising id, as `scontrol show job` shows them."""
-    comment = re.compile(rf"rule_{rule or '.*'}(_wildcards_.*_{group}.*)?$")
+    comment = re.compile(rf"rule_{rule or '.*'}(_wildcards_(.*_)?{group}.*)?$")
     return [job for job in slurm.jobs() if job["WorkDir"] == str(project.folder) and comment.match(job["Comment"])]
 
 
