@@ -1,9 +1,11 @@
 """A copy of the project's DAG with a small grid, and Snakemake called on it as the README calls it."""
 
 import copy
+import functools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +69,11 @@ class Project:
         return subprocess.run(
             self.command(*arguments), cwd=self.folder, capture_output=True, text=True, env=environment
         )
+
+    def popen(self, *arguments: str, **options) -> subprocess.Popen:
+        """Snakemake in the background. It heeds SIGINT, which what a shell starts in the background would ignore."""
+        heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+        return subprocess.Popen(self.command(*arguments), cwd=self.folder, preexec_fn=heed, **options)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         done = self.snakemake("--cores", "2", *arguments)

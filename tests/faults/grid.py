@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -59,14 +58,8 @@ class FaultyGrid(Project):
     def start(self) -> None:
         """Snakemake in the background, in a process group of its own, as a terminal gives it."""
         with open(self.log, "ab") as log:
-            self.snakemake_ = subprocess.Popen(
-                self.command("--cores", "1"),
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                env=self.environment,
-                start_new_session=True,
-                preexec_fn=_ctrl_c_ends,
+            self.snakemake_ = self.popen(
+                "--cores", "1", stdout=log, stderr=log, env=self.environment, start_new_session=True
             )
 
     def finish(self) -> int:
@@ -134,11 +127,6 @@ class FaultyGrid(Project):
         if self.checkpoints():
             found.append("checkpoints are left")
         return found
-
-
-def _ctrl_c_ends() -> None:
-    """A job that a shell starts in the background has SIGINT ignored, and its children inherit that."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _phase(process: psutil.Process) -> str | None:

@@ -27,8 +27,7 @@ from tests.dag import SMALL, Project
 
 def start_until(project, happened) -> subprocess.Popen:
     """Snakemake in the background, as far as that has happened."""
-    command = project.command("--cores", "2")
-    snakemake = subprocess.Popen(command, cwd=project.folder, stderr=subprocess.PIPE, text=True)
+    snakemake = project.popen("--cores", "2", stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not happened():
         assert time.monotonic() < deadline, project.logs()

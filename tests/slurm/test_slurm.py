@@ -41,7 +41,7 @@ class SlurmProject(Project):
 
     def start(self, *arguments: str) -> subprocess.Popen:
         with open(self.folder / "output.log", "w") as log:
-            return subprocess.Popen(self.command(*PROFILE, *arguments), cwd=self.folder, stderr=log, stdout=log)
+            return self.popen(*PROFILE, *arguments, stderr=log, stdout=log)
 
     def output(self) -> str:
         return (self.folder / "output.log").read_text() + self.logs()
