@@ -13,13 +13,14 @@ What is marked [ours] is our choice where no published number could be found. Ro
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import itertools
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -38,6 +39,17 @@ from sagc.lengths import (
 from sagc.posterior import BetaArms, RiskCurve
 
 logger = logging.getLogger("sagc")
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Silence what controllers warn of, for runs that do not take place: simulations and replays. A decorator, too."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @dataclass(frozen=True)

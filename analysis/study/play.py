@@ -5,7 +5,6 @@ FOLDER/runs.csv has a row per arm and seed, FOLDER/steps.csv one per arm and ste
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from analysis import Command
 from analysis.simulated import summarize_steps
 from analysis.study.config import StudyConfig, build_arm, load_study
 from analysis.study.measures import attainable, played_risk, recovery, track, true_risks
+from sagc.controller import without_warnings
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 from sagc.simulate.run import simulate
@@ -69,9 +69,9 @@ def time_to_recover(change: int | None, risk: pd.Series, aim: pd.Series) -> floa
 @click.argument("workload")
 @click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
+@without_warnings()
 def main(workload: str, config: Path, out: Path) -> None:
     """Let every arm play WORKLOAD."""
-    logging.getLogger("sagc").setLevel(logging.ERROR)  # every run with an infeasible stretch would warn of it
     study = load_study(config)
     if workload not in study.workloads:
         raise UserError(f"unknown workload {workload!r}; workloads are {', '.join(study.workloads)}")

@@ -5,7 +5,6 @@ variants.csv has a row per variant, number of prompts and workload, variants.md 
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from analysis.study.config import StudyConfig, build_arm, load_study
 from analysis.study.measures import true_risks
 from analysis.study.play import sizes_of
 from analysis.study.vary import control_of
+from sagc.controller import without_warnings
 from sagc.run_folder import write_atomically
 from sagc.simulate.run import simulate
 
@@ -69,9 +69,9 @@ READ = [
 @click.command(cls=Command)
 @click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
+@without_warnings()
 def main(config: Path, out: Path) -> None:
     """Let variants of sagc-robust play all workloads."""
-    logging.getLogger("sagc").setLevel(logging.ERROR)  # every run with an infeasible stretch would warn of it
     study = load_study(config)
     found = variants(study)
     out.mkdir(parents=True, exist_ok=True)

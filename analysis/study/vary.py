@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from analysis.simulated import moves_per_100
 from analysis.study.config import CONTROLLED, OF, StudyConfig, build_arm, load_study
 from analysis.study.measures import attainable, played_risk, track, true_risks
 from analysis.study.play import sizes_of, time_to_recover
+from sagc.controller import without_warnings
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 from sagc.simulate.run import simulate
@@ -50,9 +50,9 @@ def control_of(steps: pd.DataFrame, risks: pd.DataFrame, delta: float, change: i
 @click.argument("parameter")
 @click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The table, as CSV.")
+@without_warnings()
 def main(parameter: str, config: Path, out: Path) -> None:
     """Let the controllers play with other values of PARAMETER."""
-    logging.getLogger("sagc").setLevel(logging.ERROR)  # every run with an infeasible stretch would warn of it
     study = load_study(config)
     if parameter not in study.sensitivity.parameters:
         raise UserError(f"unknown parameter {parameter!r}; there are {', '.join(study.sensitivity.parameters)}")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sagc.controller import GroupSizeController, build_controller
+from sagc.controller import GroupSizeController, build_controller, without_warnings
 from sagc.replay.rollouts import FIELDS, Amounts, Rollouts
 
 SEED = 0
@@ -71,7 +69,7 @@ def controller_arm(rollouts: Rollouts, kind: str, parameters: Mapping[str, Any])
         seed = {"seed": repetition} if kind == "sagc" else {}
         controller = build_controller(kind, tau=rollouts.tau, **seed, **parameters)
         path, lengths = [], []
-        with _quiet():
+        with without_warnings():
             for size, amounts in _play(controller, rollouts, generator):
                 path.append(_row(rollouts.expected(size)[len(path)]))
                 lengths.append(_row(amounts))
@@ -100,15 +98,3 @@ def _repetitions(rollouts: Rollouts, most: int) -> int:
 
 def _row(amounts: Amounts) -> list[float]:
     return [amounts[name] for name in FIELDS]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the controllers' warnings: they are of a run that does not take place."""
-    logger = logging.getLogger("sagc")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
