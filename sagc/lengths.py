@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral, Real
@@ -177,12 +177,15 @@ def decode_slots(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -> int
     >>> decode_slots([[2, 4], [3, 3], [9, 1]], rounds=[2, 1])
     34
     """
-    slots, first = 0, 0
+    return sum(len(together) * max(together) for together in lengths_of_rounds(lengths, rounds))
+
+
+def lengths_of_rounds(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -> Iterator[list[int]]:
+    """The lengths of the responses that were generated together, per round; parameters as for `decode_slots`."""
+    first = 0
     for groups in rounds:
-        together = [length for group in lengths[first : first + groups] for length in group]
-        slots += len(together) * max(together)
+        yield [length for group in lengths[first : first + groups] for length in group]
         first += groups
-    return slots
 
 
 def subgroup_straggler_probability(lengths, size: int, tau: float) -> np.ndarray:

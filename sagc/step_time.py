@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sagc.lengths import decode_slots, lengths_of_rounds
 from sagc.trace import StepRecord
 
 BATCHING = {"vanilla": "padded", "openrlhf": "continuous"}  # of the stacks' generators
@@ -45,13 +46,8 @@ class Work:
     @classmethod
     def of(cls, record: StepRecord) -> Work:
         """The work that a step of a trace did."""
-        positions, slots, first = 0, 0, 0
-        for groups in record.rounds:
-            together = record.lengths[first : first + groups]
-            longest = max(map(max, together))
-            positions += longest
-            slots += longest * sum(map(len, together))
-            first += groups
+        positions = sum(map(max, lengths_of_rounds(record.lengths, record.rounds)))
+        slots = decode_slots(record.lengths, record.rounds)
         # A trace does not say which groups were kept; those with equal rewards are the ones that are dropped.
         kept = record.kept_groups / len(record.lengths)
         return cls(len(record.rounds), positions, slots, record.tokens, record.tokens * kept)
