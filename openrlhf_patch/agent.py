@@ -7,6 +7,8 @@ worker's main thread, so that generation goes on meanwhile.
 import asyncio
 
 from openrlhf.utils.agent import SingleTurnAgentExecutor
+from vllm import SamplingParams
+from vllm.sampling_params import RequestOutputKind
 
 from sagc.rewards import reward_function
 
@@ -22,9 +24,22 @@ class AgentExecutor(SingleTurnAgentExecutor):
         super().__init__(remote_rm_url=None)
 
     async def execute(self, prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images=None):
-        output = await super().execute(prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images)
+        quiet = ids_only(sampling_params)
+        output = await super().execute(prompt, label, quiet, max_length, hf_tokenizer, llm_engine, images)
         ((start, end),) = output["action_ranges"]
         response = hf_tokenizer.decode(output["observation_tokens"][start:end], skip_special_tokens=True)
         columns = {name: [value] for name, value in label["columns"].items()}
         (reward,) = await asyncio.to_thread(reward_function(label["reward"]), [label["prompt"]], [response], **columns)
         return {**output, "reward": float(reward)}
+
+
+def ids_only(sampling_params: SamplingParams) -> SamplingParams:
+    """The same sampling, of which vLLM returns the token ids, and the log-probabilities of these alone, once at the end.
+
+    By default it hands over all that there is after every token, as text too, of which only the last is read here: for
+    small models that takes this process as long as generation takes the engine.
+    """
+    quiet = sampling_params.clone()
+    quiet.detokenize, quiet.output_kind = False, RequestOutputKind.FINAL_ONLY
+    quiet.logprobs = None if sampling_params.logprobs is None else 0  # beside the sampled token's, that many
+    return quiet
