@@ -72,8 +72,8 @@ def first(trace: Path, steps: int | None) -> Log:
 
 
 def run(log: Log) -> Replay:
-    """With the delta of the default grid."""
-    return replay_all([log], delta=0.65)[0]
+    """With the delta and eta of the default grid."""
+    return replay_all([log], delta=0.65, eta=2)[0]
 
 
 def inside(estimate: Estimate, measure: str, value: float) -> bool:
