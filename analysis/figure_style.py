@@ -12,6 +12,7 @@ import io
 import math
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,11 +91,13 @@ OTHERS = (
 
 
 def arm_style(group: str) -> ArmStyle:
-    """The style of an arm by its group; that of another static size depends on nothing but the size."""
+    """The style of an arm by its group; that of another static size depends on nothing but the size, and that of a
+    controller with a name of its own on nothing but the name."""
     if group in ARMS:
         return ARMS[group]
     # Half the size: 2, 6, 12, 24, 32 and 64 then all get a style of their own.
-    return OTHERS[int(group) // 2 % len(OTHERS)] if group.isdigit() else OTHERS[2]
+    number = int(group) // 2 if group.isdigit() else zlib.crc32(group.encode())
+    return OTHERS[number % len(OTHERS)]
 
 
 def arm_label(group: str) -> str:

@@ -30,6 +30,7 @@ from analysis.figure_style import (
     thin,
 )
 from analysis.runs import RunResults
+from sagc.config import controller_type
 from sagc.controller import build_controller
 
 QUANTILES = {"q10": 0.1, "q25": 0.25, "median_length": 0.5, "q75": 0.75, "q90": 0.9, "q99": 0.99, "max_length": 1.0}
@@ -75,7 +76,8 @@ def control_data(runs: list[RunResults]) -> pd.DataFrame:
 def _delta(run: RunResults) -> float:
     """The straggler rate that the run was to have; NaN for a config that this version does not understand."""
     try:
-        return build_controller(run.cell["group"], **run.config["run"]["controller"]).delta
+        kind, parameters = controller_type(run.cell["group"], run.config["run"]["controller"])
+        return build_controller(kind, **parameters).delta
     except (KeyError, TypeError, ValueError):
         return math.nan
 

@@ -87,7 +87,7 @@ def main() -> None:
 @click.option("--model", help="Model, by its name in the config.  [default: the grid's first]")
 @click.option("--algorithm", help="Algorithm, by its name in the config.  [default: the grid's first]")
 @click.option("--stack", help="vanilla or openrlhf.  [default: the grid's first]")
-@click.option("--group-size", help="A static size, sagc, or sagc-robust.  [default: the grid's first]")
+@click.option("--group-size", help="A size, or a controller by its name in the config.  [default: the grid's first]")
 @click.option("--seed", type=int, help="Seed of the run.  [default: the grid's first]")
 @set_option
 @click.option("--resolved", metavar="JSON", help="The run itself, resolved: what the DAG passes instead of all above.")

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_serializer
@@ -18,6 +18,7 @@ from sagc.controller import GroupSizeController, build_controller
 from sagc.errors import UserError
 from sagc.rewards import REWARDS
 from sagc.sections import (
+    CONTROLLED,
     AlgorithmConfig,
     Axes,
     DataConfig,
@@ -64,7 +65,7 @@ class RunConfig(Strict):
     algorithm: AlgorithmConfig
     straggler: StragglerConfig
     controller: dict[str, Any] = Field(
-        description="Keyword arguments of the controller, straggler definition included."
+        description="Keyword arguments of the controller, straggler definition included, and its type if it has a name."
     )
     training: TrainingConfig
     data: DataConfig
@@ -98,15 +99,22 @@ class RunConfig(Strict):
 
     def build_controller(self) -> GroupSizeController:
         """A fresh controller of this run; raises UserError where a parameter is refused."""
-        static = isinstance(self.cell.group, int)
-        kind = "static" if static else self.cell.group
-        parameters = dict(self.controller)
+        group = self.cell.group
+        kind, parameters = controller_type(group, self.controller)
         if kind == "sagc":
             parameters["seed"] = self.seeds["controller"]
         try:
             return build_controller(kind, **parameters)
         except (TypeError, ValueError) as error:
-            raise UserError(f"{f'group {self.cell.group}' if static else f'controllers.{kind}'}: {error}") from None
+            where = f"group {group}" if kind == "static" else f"controllers.{group}"
+            raise UserError(f"{where}: {error}") from None
+
+
+def controller_type(group: int | str, controller: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The type of a run's controller, and its keyword arguments, from the run's `cell.group` and `controller`."""
+    parameters = dict(controller)
+    named = parameters.pop("type", group)
+    return ("static" if str(group).isdecimal() else named), parameters
 
 
 class GridConfig(Strict):
@@ -118,7 +126,7 @@ class GridConfig(Strict):
     models: dict[Name, ModelConfig]
     algorithms: dict[Name, AlgorithmConfig]
     straggler: StragglerConfig = StragglerConfig()
-    controllers: dict[Literal["sagc", "sagc-robust"], dict[str, Any]] = Field({})
+    controllers: dict[Name, dict[str, Any]] = Field({})
     training: TrainingConfig = TrainingConfig()
     data: DataConfig = TinyDataConfig(type="tiny")
     reward: Name = "tiny"
@@ -136,6 +144,7 @@ class GridConfig(Strict):
     @classmethod
     def _one_definition_for_every_arm(cls, value):
         for name, parameters in value.items():
+            _check_type(name, parameters)
             for key in ("tau", "event", "seed"):
                 if key in parameters:
                     raise ValueError(f"{name}.{key} is not set here: tau and event are in straggler, seeds in grid")
@@ -162,7 +171,8 @@ class GridConfig(Strict):
         if isinstance(cell.group, int):
             controller = {"group_size": cell.group, **straggler}
         else:
-            controller = {**straggler, **self.controllers.get(cell.group, {})}
+            known = {name: {} for name in CONTROLLED} | self.controllers  # {}: the library's defaults
+            controller = {**straggler, **_lookup("group", cell.group, known)}
         run = RunConfig(
             cell=cell,
             model=model,
@@ -174,12 +184,26 @@ class GridConfig(Strict):
             reward=self.reward,
             openrlhf=self._profile() if cell.stack == "openrlhf" else None,
         )
+        _check_vanilla_only(run)
         processes = run.openrlhf.nodes * run.openrlhf.actors if run.openrlhf else max(1, self.jobs.train.gpus)
         check_divisible(run, processes, whole_groups=run.openrlhf is None)
         return run
 
     def _profile(self) -> OpenRLHFProfile:
         return _lookup("openrlhf.profile", self.openrlhf.profile, self.openrlhf.profiles)
+
+
+def _check_vanilla_only(run: RunConfig) -> None:
+    """Refuse, for OpenRLHF, what only the trainer of the vanilla stack does."""
+    if run.cell.stack == "vanilla":
+        return
+    keys = {
+        f"algorithms.{run.cell.algorithm}.reference_samples": run.algorithm.reference_samples,
+        "training.keep_model_every": run.training.keep_model_every,
+    }
+    for key, value in keys.items():
+        if value is not None:
+            raise UserError(f"{key} is {value}, which the stack {run.cell.stack} cannot do; only vanilla can")
 
 
 def check_divisible(run: RunConfig, processes: int = 1, whole_groups: bool = True) -> None:
@@ -298,6 +322,17 @@ def _locate(location: tuple[str | int, ...], model: type[BaseModel]) -> tuple[li
 def _short(value: Any, limit: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _check_type(name: str, parameters: dict[str, Any]) -> None:
+    """Refuse an entry of `controllers` that does not say what it is."""
+    types = " or ".join(CONTROLLED)
+    if name.isdecimal():
+        raise ValueError(f"{name} is a static group size, which has no parameters")
+    if name in CONTROLLED and "type" in parameters:
+        raise ValueError(f"{name}.type is not set here: {name} is a type itself")
+    if name not in CONTROLLED and parameters.get("type") not in CONTROLLED:
+        raise ValueError(f"{name}.type is {parameters.get('type')!r}: a controller of another name has type {types}")
 
 
 def _lookup(kind: str, name: str, catalogue: dict[str, Any]) -> Any:

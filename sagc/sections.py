@@ -3,11 +3,12 @@
 Defaults that the paper does not give are marked [ours] in config/README.md.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-CONTROLLED = ("sagc", "sagc-robust")  # groups whose size a controller chooses
+CONTROLLED = ("sagc", "sagc-robust")  # types of controller that choose a group size
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME)]
 Stack = Literal["vanilla", "openrlhf"]
@@ -71,6 +72,9 @@ class AlgorithmConfig(Strict):
     kl_coef: float = Field(0.0, ge=0, description="Weight of the KL divergence to the starting policy.")
     dynamic_sampling: DynamicSamplingConfig | None = None
     overlong: OverlongConfig | None = None
+    reference_samples: int | None = Field(
+        None, ge=1, description="Learning rate x root of (samples per optimizer step / these); none: as configured."
+    )
 
     @model_validator(mode="after")
     def _short_rollouts_need_a_token_mean(self):
@@ -105,6 +109,9 @@ class TrainingConfig(Strict):
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of the rollouts.")
     max_response_tokens: int = Field(300, ge=2, description="Response limit in tokens; longer responses are cut off.")
     checkpoint_every: int = Field(20, ge=1, description="Rollouts between checkpoints.")
+    keep_model_every: int | None = Field(
+        None, ge=1, description="Rollouts between models that are kept and evaluated beside the last; none: only that."
+    )
 
     def prompts_at(self, size: int) -> int:
         """Prompts per rollout at a group size."""
@@ -296,12 +303,19 @@ def _read_group(value: Any) -> Any:
     """Group sizes come as text from the command line; true and 4.5 are no group sizes."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
-    if value in CONTROLLED or (isinstance(value, int) and not isinstance(value, bool)):
+    if (isinstance(value, str) and re.match(NAME, value)) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise ValueError(f"a group is a size, or one of {', '.join(CONTROLLED)}")
+    raise ValueError("a group is a size, or the name of a controller")
 
 
-Group = Annotated[int | Literal["sagc", "sagc-robust"], BeforeValidator(_read_group)]
+def _is_a_type(value: int | str) -> int | str:
+    if isinstance(value, str) and value not in CONTROLLED:
+        raise ValueError(f"a group is a size, or one of {', '.join(CONTROLLED)}")
+    return value
+
+
+Group = Annotated[int | Name, BeforeValidator(_read_group)]  # a size, or a controller by its name in the config
+TypeOfGroup = Annotated[Group, AfterValidator(_is_a_type)]  # where controllers have no names of their own
 
 
 class Axes(Strict):

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from sagc.config import describe, read_yaml
 from sagc.controller import GroupSizeController, build_controller
 from sagc.errors import UserError
-from sagc.sections import Group, Name, Strict
+from sagc.sections import Name, Strict, TypeOfGroup
 from sagc.simulate.config import ClusterConfig, LognormalConfig
 
 Delta = Annotated[float, Field(gt=0, lt=1)]
@@ -63,7 +63,7 @@ class StudyConfig(Strict):
     prompts: int = Field(16, ge=1)
     seeds: int = Field(20, ge=2)
     tau: float = Field(2.0, gt=1)
-    arms: list[Group] = Field(min_length=1)
+    arms: list[TypeOfGroup] = Field(min_length=1)
     cluster: ClusterConfig
     workloads: dict[Name, Workload]
     sensitivity: Sensitivity

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sagc.config import controller_type
 from sagc.controller import CONTROLLERS
 from sagc.errors import UserError
 from sagc.logs import Log
@@ -93,9 +94,8 @@ def replay_all(
 
 def _parameters(log: Log, kind: str) -> dict[str, Any]:
     """What the log's own run had, if that controller ran it."""
-    if log.run.get("cell", {}).get("group") != kind:
-        return {}
-    return {name: value for name, value in log.run["controller"].items() if name not in ("tau", "event")}
+    own, parameters = controller_type(log.run.get("cell", {}).get("group"), log.run.get("controller", {}))
+    return {name: value for name, value in parameters.items() if name not in ("tau", "event")} if own == kind else {}
 
 
 def replay(

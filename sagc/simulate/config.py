@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from sagc.config import describe
 from sagc.controller import GroupSizeController, build_controller
 from sagc.errors import UserError
-from sagc.sections import Group, StragglerConfig, Strict
+from sagc.sections import StragglerConfig, Strict, TypeOfGroup
 from sagc.simulate.calibrate import Misfit, held_out_misfit, read_runs
 from sagc.simulate.lengths import Lengths, LognormalLengths, Shape, TraceLengths
 from sagc.simulate.run import Cluster
@@ -133,7 +133,7 @@ class SimulationConfig(Strict):
     steps: int = Field(300, ge=1)
     prompts: int = Field(16, ge=1, description="Per step, P.")
     seed: int = Field(0, ge=0)
-    arms: list[Group] = Field([4, 8, 16, "sagc", "sagc-robust"], min_length=1)
+    arms: list[TypeOfGroup] = Field([4, 8, 16, "sagc", "sagc-robust"], min_length=1)
     straggler: StragglerConfig = StragglerConfig()
     controllers: dict[Literal["sagc", "sagc-robust"], dict[str, Any]] = Field({})
     lengths: LengthsConfig

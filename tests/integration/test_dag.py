@@ -146,6 +146,13 @@ def test_a_pretrained_model_needs_no_warm_start(fresh):
     assert fresh.planned() == {"write_data": 1, **BOTH, **LIST}
 
 
+def test_a_controller_of_a_name_of_its_own_is_an_arm(fresh):
+    fresh.change("controllers", {"wide": {"type": "sagc-robust", "delta": 0.8}})
+    fresh.change("grid.groups", [4, "wide"])
+    assert fresh.planned() == {"warm_start": 1, "write_data": 1, **BOTH, **LIST}
+    assert "group size wide" in fresh.snakemake("-n").stdout
+
+
 def test_a_run_beside_the_grid_can_be_asked_for(fresh):
     target = "results/tiny/grpo/vanilla/8/seed7/model"
     assert fresh.planned(target) == {"warm_start": 1, "write_data": 1, "train": 1}

@@ -6,7 +6,7 @@ from functools import cache
 
 from sagc.config import Cell, RunConfig
 from sagc.data import embedded_folder, prompts_path
-from sagc.sections import JobConfig
+from sagc.sections import CONTROLLED, JobConfig
 from sagc.training_data import source_of
 
 RESULTS = str(Path(GRID.results))
@@ -27,7 +27,7 @@ wildcard_constraints:
     model="|".join(map(re.escape, GRID.models)),
     algorithm="|".join(map(re.escape, GRID.algorithms)),
     stack="vanilla|openrlhf",
-    group=r"\d+|sagc|sagc-robust",
+    group="|".join([r"\d+", *map(re.escape, [*CONTROLLED, *GRID.controllers])]),
     seed=r"\d+",
 
 
