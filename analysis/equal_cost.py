@@ -2,7 +2,8 @@
 
 Every arm does the same number of steps, and the quick ones are done early: the end of training alone compares them at
 unequal cost. What is compared is the curve of the training reward, the outcome reward of the step's responses as a
-trailing mean over ten steps. The first nine steps are means over what there is.
+trailing mean over ten steps. The first nine steps are means over what there is. Where runs kept models on the way
+(`training.keep_model_every`), their accuracy on the benchmarks is compared at equal time, too.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ from sagc.run_folder import write_atomically
 
 Section = tuple[str, str, str]
 Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
-FRONT = "front_"
+FRONT, KEPT = "front_", "kept_"
 COMPARED = [
     *(*SECTION, "group", "seeds", "reference", "target", "reached", "time_to_target_s", "time_to_target_s_se"),
     *("time_vs_reference", "time_vs_reference_low", "time_vs_reference_high"),
     *("budget_s", "reward_at_budget", "reward_at_budget_se"),
     *("reward_vs_reference", "reward_vs_reference_low", "reward_vs_reference_high"),
 ]
+INTERVAL = ("", "_low", "_high")
 NOTHING = "There is nothing to compare: no run was found.\n"
 
 
@@ -67,6 +69,8 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
         budget_s : seconds of training that every run of the cell has had: when its quickest run ended.
         reward_at_budget, reward_at_budget_se : the curve's value then (see `reward_at`), mean over seeds and error.
         reward_vs_reference, _low, _high : mean difference to the reference's then, over common seeds, and its interval.
+        kept_B, _se, kept_B_vs_reference, _low, _high : likewise the accuracy then (see `accuracy_at`) on each benchmark
+        B that kept models have been evaluated on.
         wall_s, wall_s_se : seconds of all steps.
         reward, accuracy_B, and their _se : the curve's last value, and accuracy on each benchmark B of the seeds that
         are evaluated.
@@ -74,16 +78,17 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
     """
     names = benchmarks(pd.DataFrame([run.summary for run in runs if run.summary]))
     qualities = {"reward": "reward", **{name: f"accuracy_{name}" for name in names}}
-    ends = ["wall_s", *qualities.values()]
+    ends, kept = ["wall_s", *qualities.values()], [name for name in names if any(_kept(run, name) for run in runs)]
     rows = []
     for section, arms in arms_by_cell(runs).items():
-        cell = _cell_rows(section, arms, ends)
+        cell = _cell_rows(section, arms, ends, kept)
         for name, column in qualities.items():
             front = pareto_front(*(np.array([row[key] for row in cell]) for key in ("wall_s", column)))
             cell = [row | {FRONT + name: bool(is_on)} for row, is_on in zip(cell, front, strict=True)]
         rows += cell
     measured = (column for name in ends for column in (name, f"{name}_se"))
-    return pd.DataFrame(rows, columns=[*COMPARED, *measured, *(FRONT + name for name in qualities)])
+    then = (f"{KEPT}{name}{of}" for name in kept for of in ("", "_se", *(f"_vs_reference{i}" for i in INTERVAL)))
+    return pd.DataFrame(rows, columns=[*COMPARED, *then, *measured, *(FRONT + name for name in qualities)])
 
 
 def arms_by_cell(runs: Sequence[RunResults]) -> dict[Section, Arms]:
@@ -125,6 +130,26 @@ def reward_at(steps: pd.DataFrame, seconds: float) -> float:
     """The curve's value at the last step that had ended after so many seconds of training; NaN before the first."""
     done = int((steps["elapsed_s"] <= seconds).sum())
     return float(reward_curve(steps)[done - 1]) if done else np.nan
+
+
+def accuracy_at(run: RunResults, benchmark: str, seconds: float) -> float:
+    """Accuracy after so many seconds of training, on a line between the models that were kept before and after.
+
+    NaN before the first of them, and where a run kept none.
+    """
+    kept = {int(done): accuracy for done, accuracy in _kept(run, benchmark).items()}
+    if not kept:
+        return np.nan
+    kept[len(run.steps)] = run.evaluation["benchmarks"][benchmark]["accuracy"]
+    done = sorted(kept)
+    elapsed = run.steps["elapsed_s"].to_numpy()[[rollouts - 1 for rollouts in done]]
+    return float(np.interp(seconds, elapsed, [kept[rollouts] for rollouts in done], left=np.nan))
+
+
+def _kept(run: RunResults, benchmark: str) -> dict[str, float]:
+    """Rollouts done -> accuracy of the model that was kept then."""
+    kept = (run.evaluation or {}).get("kept", {})
+    return {done: metrics[benchmark]["accuracy"] for done, metrics in kept.items() if benchmark in metrics}
 
 
 # The front -----------------------------------------------------------------------------------------------------------
@@ -190,7 +215,7 @@ def dominated_by(frame: pd.DataFrame) -> pd.DataFrame:
 # Rows of a cell ------------------------------------------------------------------------------------------------------
 
 
-def _cell_rows(section: Section, arms: Arms, ends: Sequence[str]) -> list[Row]:
+def _cell_rows(section: Section, arms: Arms, ends: Sequence[str], kept: Sequence[str]) -> list[Row]:
     """The rows of `equal_cost` of one cell, without the front."""
     arms = {group: trained(seeds) for group, seeds in arms.items()}
     reference = _reference(arms)
@@ -198,8 +223,8 @@ def _cell_rows(section: Section, arms: Arms, ends: Sequence[str]) -> list[Row]:
     budget = min((run.steps["elapsed_s"].iloc[-1] for seeds in arms.values() for run in seeds.values()), default=np.nan)
     measured = {
         group: pd.DataFrame(
-            {seed: _measure(run, target, budget, ends) for seed, run in seeds.items()},
-            index=["time_to_target_s", "reward_at_budget", *ends],
+            {seed: _measure(run, target, budget, ends, kept) for seed, run in seeds.items()},
+            index=["time_to_target_s", "reward_at_budget", *ends, *(KEPT + name for name in kept)],
             dtype=float,
         ).T
         for group, seeds in arms.items()
@@ -219,12 +244,15 @@ def _reference(arms: Arms) -> str | None:
     return REFERENCE if REFERENCE in static else max(static, key=int, default=None)
 
 
-def _measure(run: RunResults, target: float, budget: float, ends: Sequence[str]) -> dict[str, float | None]:
+def _measure(
+    run: RunResults, target: float, budget: float, ends: Sequence[str], kept: Sequence[str]
+) -> dict[str, float | None]:
     at_end = {"wall_s": run.steps["elapsed_s"].iloc[-1], "reward": reward_curve(run.steps)[-1]}
     return {
         "time_to_target_s": time_to(run.steps, target),
         "reward_at_budget": reward_at(run.steps, budget),
         **{name: at_end[name] if name in at_end else (run.summary or {}).get(name) for name in ends},
+        **{KEPT + name: accuracy_at(run, name, budget) for name in kept},
     }
 
 
@@ -235,9 +263,9 @@ def _mean(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _against(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, float]:
-    """Time as a ratio and reward as a difference, over the seeds in which both arms have it."""
-    row = {}
-    for name, measure in (("time", "time_to_target_s"), ("reward", "reward_at_budget")):
+    """Time as a ratio, reward and accuracy then as differences, over the seeds in which both arms have it."""
+    row, then = {}, [(name, name) for name in own.columns if name.startswith(KEPT)]
+    for name, measure in (("time", "time_to_target_s"), ("reward", "reward_at_budget"), *then):
         value, low, high = np.nan, np.nan, np.nan
         pairs = pd.DataFrame() if reference is None else pd.concat([own[measure], reference[measure]], axis=1).dropna()
         if len(pairs):
@@ -254,9 +282,10 @@ def _against(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, flo
 
 def write_equal_cost(frame: pd.DataFrame, folder: Path) -> None:
     """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not; `frame` as of `equal_cost`."""
-    front = [name for name in frame.columns if name not in COMPARED]
+    compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
+    front = [name for name in frame.columns if name not in compared]
     for name, text, columns, read in (
-        ("equal_cost", cost_markdown(frame), COMPARED, COST_COLUMNS),
+        ("equal_cost", cost_markdown(frame), compared, cost_columns(frame)),
         ("pareto", pareto_markdown(frame), [*SECTION, "group", "seeds", *front], pareto_columns(frame)),
     ):
         write_atomically(folder / f"{name}.csv", frame[columns].to_csv(index=False))
@@ -270,10 +299,11 @@ def cost_markdown(frame: pd.DataFrame) -> str:
     parts = ["# Arms at equal cost\n"]
     if frame.empty:
         return "\n".join([*parts, NOTHING])
+    columns = cost_columns(frame)
     parts.append(_what_is_here(frame))
     for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
-        parts += [f"## {model}, {algorithm}, {stack}\n", markdown_table(rows, COST_COLUMNS), _what_is_given(rows)]
-    parts.append(legend(COST_COLUMNS))
+        parts += [f"## {model}, {algorithm}, {stack}\n", markdown_table(rows, columns), _what_is_given(rows)]
+    parts.append(legend(columns))
     parts.append(
         f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
         f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
@@ -395,6 +425,18 @@ COST_COLUMNS = [
         with_interval("reward_vs_reference", "+.3f"),
     ),
 ]
+
+
+def cost_columns(frame: pd.DataFrame) -> list[Column]:
+    """Time to the target, reward at the time given, and accuracy then where models were kept."""
+    columns = [*COST_COLUMNS]
+    for then in (name for name in frame.columns if name.startswith(KEPT) and f"{name}_se" in frame.columns):
+        name = then.removeprefix(KEPT)
+        meaning = f"accuracy on {name}, avg@k, at that time: between the models kept before and after"
+        columns.append(Column(f"{name} then", meaning, with_error(then, 3)))
+        against = "minus that of the same static arm then, with a 95 % interval over seeds"
+        columns.append(Column(f"{name} - reference", against, with_interval(f"{then}_vs_reference", "+.3f")))
+    return columns
 
 
 def pareto_columns(frame: pd.DataFrame) -> list[Column]:

@@ -34,10 +34,10 @@ class AgentExecutor(SingleTurnAgentExecutor):
 
 
 def ids_only(sampling_params: SamplingParams) -> SamplingParams:
-    """The same sampling, of which vLLM returns the token ids, and the log-probabilities of these alone, once at the end.
+    """The same sampling, of which vLLM hands over the token ids and their log-probabilities alone, when all are there.
 
-    By default it hands over all that there is after every token, as text too, of which only the last is read here: for
-    small models that takes this process as long as generation takes the engine.
+    By default it makes an output, with text, after every token, of which only the last is read here: for small models
+    that takes this process as long as generation takes the engine.
     """
     quiet = sampling_params.clone()
     quiet.detokenize, quiet.output_kind = False, RequestOutputKind.FINAL_ONLY

@@ -8,6 +8,7 @@ from sagc.run_folder import RunFolder
 
 MADE_AGAIN = {  # below the run folder -> by what
     "checkpoints": "only an unfinished training needs it",
+    "kept": "training makes it again",
     "model": "training makes it again",
     "eval": "evaluating the model makes it again",
     "summary.json": "`sagc summarize` makes it again, once there is an evaluation",

@@ -27,7 +27,7 @@ log = logging.getLogger("sagc")
 
 
 class RunFolder:
-    """Paths of a run: config.json, trace.jsonl, model/, eval/, summary.json, and checkpoints/ keyed by config hash."""
+    """Paths of a run: config.json, trace.jsonl, model/, eval/, summary.json; checkpoints/ and kept/ by config hash."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -40,6 +40,15 @@ class RunFolder:
     def checkpoints(self, run: RunConfig) -> Path:
         """Outside what the DAG declares as outputs, so that a failed job does not lose them."""
         return self.path / "checkpoints" / run.hash
+
+    def kept(self, run_hash: str) -> Path:
+        """The models that are kept while training goes on, in a folder per number of rollouts done."""
+        return self.path / "kept" / run_hash
+
+    def kept_models(self, run_hash: str) -> dict[int, Path]:
+        """Rollouts done -> model, in this order."""
+        found = (path for path in self.kept(run_hash).glob("*") if path.name.isdecimal())
+        return {int(path.name): path for path in sorted(found, key=lambda path: int(path.name))}
 
     @property
     def complete(self) -> bool:

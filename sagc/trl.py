@@ -80,6 +80,10 @@ class SagcGRPOTrainer(GRPOTrainer):
         What stays fixed while G changes: P, or P x G (the generation batch size).
     max_rounds : int, optional
         Turns on dynamic sampling, with this many rounds of generation per step at most.
+    reference_samples : int, optional
+        The learning rate of an optimizer step is the scheduled one x sqrt(samples of the step / reference_samples), as
+        its noise asks for with Adam (Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient
+        Algorithms"). None: the scheduled one, whatever the group size.
     on_step : callable, optional
         Called on the main process with the StepRecord of every step, for instance `TraceWriter("trace.jsonl").append`.
 
@@ -88,7 +92,8 @@ class SagcGRPOTrainer(GRPOTrainer):
     ValueError
         For a batch shape that would lose samples at some size of the ladder, a dataset that is streamed or holds fewer
         prompts than one rollout needs, dynamic sampling with a loss that is no mean over tokens, checkpoints inside a
-        rollout; and while training, for a reward that is infinite.
+        rollout, reference_samples with DeepSpeed, which steps before the trainer knows; and while training, for a
+        reward that is infinite.
     """
 
     _tag_names: ClassVar = [*GRPOTrainer._tag_names, "sagc"]
@@ -99,6 +104,7 @@ class SagcGRPOTrainer(GRPOTrainer):
         controller: GroupSizeController,
         hold: Literal["prompts", "samples"] = "prompts",
         max_rounds: int | None = None,
+        reference_samples: int | None = None,
         on_step: Callable[[StepRecord], Any] | None = None,
         **kwargs,
     ):
@@ -106,8 +112,13 @@ class SagcGRPOTrainer(GRPOTrainer):
             raise ValueError(f"hold is {hold!r}; allowed are 'prompts' and 'samples'")
         if max_rounds is not None and max_rounds < 1:
             raise ValueError(f"max_rounds is {max_rounds}; dynamic sampling needs at least one round")
+        if reference_samples is not None and reference_samples < 1:
+            raise ValueError(f"reference_samples is {reference_samples}; a learning rate is set for one sample or more")
         self.controller, self.hold, self.max_rounds, self.on_step = controller, hold, max_rounds, on_step
+        self.reference_samples = reference_samples
         super().__init__(*args, **kwargs)
+        if reference_samples is not None and self.is_deepspeed_enabled:
+            raise ValueError("reference_samples is not for DeepSpeed, which steps before the trainer can set the rate")
         if not isinstance(self.train_dataset, Dataset):
             raise ValueError("a group size that changes needs a dataset that can be indexed, not a streamed one")
         if max_rounds is not None and self.loss_type not in TOKEN_MEAN_LOSSES:
@@ -125,7 +136,7 @@ class SagcGRPOTrainer(GRPOTrainer):
         self._rollout: Rollout | None = None
         self._resize_logs()
         self._time_weight_sync()
-        self.add_callback(_StepEnd(self))
+        self.add_callback(_OptimizerStep(self))
 
     # Prompts -----------------------------------------------------------------------------------------------------
 
@@ -252,6 +263,7 @@ class SagcGRPOTrainer(GRPOTrainer):
             started=started,
         )
         batch = self._sample_groups(rollout)
+        rollout.learning_rate *= self._learning_rate_scale()
         rollout.report = self.controller.step(rollout.lengths)
         rollout.rollout_s = time.perf_counter() - started - rollout.sync_s
         return batch
@@ -337,6 +349,23 @@ class SagcGRPOTrainer(GRPOTrainer):
             model.zero_grad()  # no gradients, so the optimizer's momentum does not move the policy either
         return loss
 
+    def _learning_rate_scale(self) -> float:
+        """What the scheduled learning rate is multiplied with in the optimizer steps of this rollout."""
+        if self.reference_samples is None:
+            return 1.0
+        samples = self._rollout.kept * self._rollout.group_size / self.optimizer_steps_per_rollout
+        return math.sqrt(samples / self.reference_samples)
+
+    def _scale_learning_rate(self) -> None:
+        self._scheduled = [group["lr"] for group in self.optimizer.param_groups]
+        for group in self.optimizer.param_groups:
+            group["lr"] *= self._learning_rate_scale()
+
+    def _restore_learning_rate(self) -> None:
+        """Some schedulers go on from the last rate, which must not have the scale in it; nor must a checkpoint."""
+        for group, scheduled in zip(self.optimizer.param_groups, self._scheduled, strict=True):
+            group["lr"] = scheduled
+
     def _end_optimizer_step(self) -> None:
         rollout = self._rollout
         rollout.optimizer_steps += 1
@@ -402,9 +431,15 @@ class SagcGRPOTrainer(GRPOTrainer):
         self.vllm_generation.sync_weights = timed
 
 
-class _StepEnd(TrainerCallback):
+class _OptimizerStep(TrainerCallback):
     def __init__(self, trainer: SagcGRPOTrainer):
         self.trainer = trainer
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        self.trainer._scale_learning_rate()
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        self.trainer._restore_learning_rate()
 
     def on_step_end(self, args, state, control, **kwargs):
         self.trainer._end_optimizer_step()

@@ -76,10 +76,13 @@ def train(
             controller=run.build_controller(),
             hold=run.training.hold,
             max_rounds=run.algorithm.dynamic_sampling.max_rounds if run.algorithm.dynamic_sampling else None,
+            reference_samples=run.algorithm.reference_samples,
             on_step=lambda record: (writer.append(record), progress.step(record), on_step(record)),
             callbacks=[_SaveTrace(folder.trace)] if main else None,
         )
         trainer.remove_callback(PrinterCallback)
+        if main and run.training.keep_model_every:
+            trainer.add_callback(_KeepModel(trainer, folder.kept(run.hash), run.training.keep_model_every))
         if not finished:  # the stock trainer would do one more step
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if main:
@@ -123,6 +126,19 @@ class _SaveTrace(TrainerCallback):
         folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         shutil.copyfile(self.trace, folder / "trace.jsonl")
         seal(folder)
+
+
+class _KeepModel(TrainerCallback):
+    """Keeps the model of every so many rollouts but the last, whose model the run keeps anyway."""
+
+    def __init__(self, trainer: SagcGRPOTrainer, folder: Path, every: int):
+        self.trainer, self.folder, self.every = trainer, folder, every
+
+    def on_step_end(self, args, state, control, **kwargs):
+        rollouts, rest = divmod(state.global_step, self.trainer.optimizer_steps_per_rollout)
+        if rest == 0 and rollouts % self.every == 0 and state.global_step < state.max_steps:
+            with folder_atomically(self.folder / str(rollouts)) as temporary:
+                self.trainer.save_model(str(temporary))
 
 
 def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:

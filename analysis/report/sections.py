@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.arm_tables import accuracy_columns, efficiency_columns
-from analysis.equal_cost import COST_COLUMNS, dominated_by, pareto_columns
+from analysis.equal_cost import cost_columns, dominated_by, pareto_columns
 from analysis.markup import MISSING, Column, decimals, named, percent
 from analysis.output_lengths import READ as LENGTH_COLUMNS
 from analysis.output_lengths import compare_lengths
@@ -86,7 +86,7 @@ def _over_arms(tables: Tables) -> list[Section]:
 def _equal_cost(costs: pd.DataFrame) -> Section:
     beaten = dominated_by(costs)
     front = page_table("Accuracy against hours", _beaten_text(beaten), costs, [*CELLS, *pareto_columns(costs)])
-    same = page_table("Time to a given reward, and reward at a given time", "", costs, [*CELLS, *COST_COLUMNS])
+    same = page_table("Time to a given reward, and reward at a given time", "", costs, [*CELLS, *cost_columns(costs)])
     return Section("equal-cost", "At equal cost", tables=[front, same])
 
 

@@ -105,6 +105,10 @@ class Engine(ABC):
                 bar.update()
         return [known[number] for number in range(len(requests))]
 
+    def close(self) -> None:
+        """Let go of the model, so that another one finds its memory free."""
+        del self.wrapped
+
     @abstractmethod
     def sample(self, prompts: list[list[int]], done: frozenset[int]) -> Iterator[tuple[int, list[int], bool]]:
         """Responses to the prompts whose number is not `done`, in any order, as they come.

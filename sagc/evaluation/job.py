@@ -44,11 +44,12 @@ def evaluate(
     benchmarks_dir: Path = BENCHMARKS,
     end_orphan: bool = False,
 ) -> dict[str, Any]:
-    """Evaluate a run's model on every benchmark and write the run's eval/ folder, whole or not at all.
+    """Evaluate a run's models on every benchmark and write the run's eval/ folder, whole or not at all.
 
     eval/ then holds evaluation.json and, per benchmark, metrics.json and samples.jsonl, a problem per line with its
-    responses, rewards, extracted answers, output tokens and cut-off flags. The same model and config give the same
-    responses on the same machine and number of threads, also where the evaluation was interrupted in between.
+    responses, rewards, extracted answers, output tokens and cut-off flags: all of the model that the run ended with. Of
+    models that it kept on the way there are only the metrics, in evaluation.json. The same model and config give the
+    same responses on the same machine and number of threads, also where the evaluation was interrupted in between.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ def evaluate(
     -------
     dict
         The content of evaluation.json: `run_hash`, `lm_eval` (version), `evaluation` (the config), `benchmarks` (name
-        -> `benchmark_metrics`, and how many lines were `left_out` of the problems), `left_out` (name -> why, a sentence
+        -> `benchmark_metrics`, and how many lines were `left_out` of the problems), `kept` (rollouts done -> name ->
+        `benchmark_metrics`, of the models kept on the way), `left_out` (name -> why, a sentence
         per line) and `seconds` (imports and problems, model, and generation with scoring).
 
     Raises
@@ -103,11 +105,13 @@ def _evaluate(
     options = {key: run["run"]["model"].get(key, False) for key in ("trust_remote_code", "chat")}
     engine = _engine(ModelFolder(place.model, **options), evaluation)
     clock.append(time.perf_counter())
-    samples, left_out = {}, {}
-    for name, task in loaded.items():
-        engine.journal_at = _journals(place) / f"{name}.jsonl"
-        samples[name] = _sample_benchmark(engine, task)
-        left_out[name] = _left_out(task)
+    samples, kept = _sample_benchmarks(engine, loaded, _journals(place)), {}
+    left_out = {name: _left_out(task) for name, task in loaded.items()}
+    for rollouts, path in place.kept_models(run["hash"]).items():
+        engine.close()
+        engine = _engine(ModelFolder(path, **options), evaluation)
+        rows_of = _sample_benchmarks(engine, loaded, _journals(place) / str(rollouts))
+        kept[str(rollouts)] = {name: benchmark_metrics(rows) for name, rows in rows_of.items()}
     clock.append(time.perf_counter())
     seconds = [round(end - start, 3) for start, end in itertools.pairwise(clock)]
     content = {
@@ -115,6 +119,7 @@ def _evaluate(
         "lm_eval": version("lm_eval"),
         "evaluation": evaluation.model_dump(mode="json"),
         "benchmarks": {n: {**benchmark_metrics(rows), "left_out": len(left_out[n])} for n, rows in samples.items()},
+        "kept": kept,
         "left_out": left_out,
         "seconds": dict(zip(("imports", "model", "generation"), seconds, strict=True)),
     }
@@ -152,6 +157,15 @@ def _left_out(tasks: dict[str, Any]) -> list[str]:
     for reason in reasons:
         log.warning("left out: %s", reason)
     return list(reasons)
+
+
+def _sample_benchmarks(engine: Engine, tasks: dict[str, Any], journals: Path) -> dict[str, list[dict[str, Any]]]:
+    """The samples of every benchmark."""
+    samples = {}
+    for name, task in tasks.items():
+        engine.journal_at = journals / f"{name}.jsonl"
+        samples[name] = _sample_benchmark(engine, task)
+    return samples
 
 
 def _sample_benchmark(engine: Engine, tasks: dict[str, Any]) -> list[dict[str, Any]]:

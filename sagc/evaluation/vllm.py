@@ -72,6 +72,13 @@ class VLLMModel(Engine):
                 (response,) = output.outputs
                 yield number_of[output.request_id], list(response.token_ids), response.finish_reason == "length"
 
+    def close(self) -> None:
+        from vllm.distributed import cleanup_dist_env_and_memory
+
+        self.wrapped.model.llm_engine.engine_core.shutdown()
+        super().close()
+        cleanup_dist_env_and_memory()
+
     def _sampling(self, number: int) -> SamplingParams:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,23 @@ def test_lengths_are_those_of_the_text(run, data):
         )
     assert sum(seen == tokens for seen, tokens in lengths) > 5
     assert 0 < ended < len(lengths)
+
+
+def keep(run: Path, name: str, model: Path) -> None:
+    shutil.copytree(model, RunFolder(run).kept("0123456789abcdef") / name)
+
+
+def test_models_kept_on_the_way_are_asked_the_same(data, tmp_path):
+    run, other = make_run(tmp_path / "run", "llama"), make_run(tmp_path / "other", "qwen2")
+    keep(run, "20", run / "model")
+    keep(run, "10", other / "model")
+    keep(run, "half-written", other / "model")
+    content, alone = (evaluate(folder, evaluation(HELDOUT | HARDER), data) for folder in (run, other))
+    assert list(content["kept"]) == ["10", "20"] and alone["kept"] == {}
+    for name in ("heldout", "harder"):
+        assert content["kept"]["20"][name] | {"left_out": 0} == content["benchmarks"][name]
+        assert content["kept"]["10"][name] | {"left_out": 0} == alone["benchmarks"][name]
+    assert json.loads((run / "eval" / "evaluation.json").read_text())["kept"] == content["kept"]
 
 
 def test_it_can_be_repeated(run, data):
@@ -355,6 +373,7 @@ def run_vllm(folder, settings, data, *after):
 def test_vllm_says_what_transformers_say(architecture, data, tmp_path):
     """Greedy responses of both backends are the same, token by token, but where rounding decides between two tokens."""
     folder = make_run(tmp_path / "run", architecture)
+    keep(folder, "10", folder / "model")
     greedy = evaluation(HELDOUT | HARDER, temperature=0)
     evaluate(folder, greedy, data)
     expected = said(folder)
@@ -362,6 +381,9 @@ def test_vllm_says_what_transformers_say(architecture, data, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     same = [ours == theirs for ours, theirs in zip(expected, said(folder), strict=True)]
     assert sum(same) >= 0.95 * len(same)
+    content = json.loads((folder / "eval" / "evaluation.json").read_text())
+    for name, metrics in content["kept"]["10"].items():
+        assert metrics | {"left_out": 0} == content["benchmarks"][name]
 
 
 def said(folder):

@@ -6,6 +6,21 @@ import sys
 
 from openrlhf_patch import cpu, names
 
+IDS_ONLY = """
+from vllm import SamplingParams
+from vllm.sampling_params import RequestOutputKind
+from openrlhf_patch.agent import ids_only
+
+for logprobs in (None, 1):
+    asked = SamplingParams(temperature=0.7, top_p=0.9, max_tokens=33, min_tokens=2, logprobs=logprobs)
+    before, quiet = repr(asked), ids_only(asked)
+    assert repr(asked) == before
+    assert (quiet.detokenize, quiet.output_kind) == (False, RequestOutputKind.FINAL_ONLY)
+    assert quiet.logprobs == (None if logprobs is None else 0)
+    quiet.detokenize, quiet.output_kind, quiet.logprobs = asked.detokenize, asked.output_kind, asked.logprobs
+    assert repr(quiet) == before
+"""
+
 PATCHED = """
 import importlib, sys
 from openrlhf_patch import cpu
@@ -33,3 +48,7 @@ def test_every_replaced_name_is_replaced_where_upstream_looks_it_up():
     where = dict(line.split() for line in ran.stdout.splitlines() if line.partition(" ")[0] in wanted)
     assert len(wanted) >= 6
     assert {name: module.partition(".")[0] for name, module in where.items()} == dict.fromkeys(wanted, "openrlhf_patch")
+
+
+def test_vllm_is_asked_for_the_same_sampling_without_text():
+    subprocess.run([sys.executable, "-c", IDS_ONLY], check=True, env=os.environ | {cpu.ENVIRONMENT: "1"})

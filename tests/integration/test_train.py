@@ -90,6 +90,20 @@ def test_three_steps_of_each_algorithm_leave_a_whole_run_folder(
     assert not folder.checkpoints(run).exists(), "a finished run keeps no checkpoints"
 
 
+def test_models_are_kept_on_the_way_as_a_run_that_ends_there_would_have_them(tmp_path, resolve, tiny_model, tiny_data):
+    whole, shorter = (resolve("dapo", "sagc", steps=steps, keep_model_every=2) for steps in (5, 4))
+    for run, name in ((whole, "whole"), (shorter, "shorter")):
+        train(run, tmp_path / name, tiny_model, tiny_data / "train.jsonl")
+    kept = RunFolder(tmp_path / "whole").kept_models(whole.hash)
+    assert list(kept) == [2, 4]
+    assert list(RunFolder(tmp_path / "shorter").kept_models(shorter.hash)) == [2], "the last one is in model/"
+    assert RunFolder(tmp_path / "whole").kept_models("another hash") == {}
+    one, other = (load_file(path / "model.safetensors") for path in (kept[4], tmp_path / "shorter" / "model"))
+    assert all((one[name] == other[name]).all() for name in one)
+    earlier = load_file(kept[2] / "model.safetensors")
+    assert any((one[name] != earlier[name]).any() for name in one)
+
+
 @pytest.mark.parametrize("outputs_deleted", [False, True], ids=["same folder", "outputs deleted as Snakemake does"])
 def test_sigkill_at_a_random_moment_and_the_same_command_give_the_unbroken_trace(
     tmp_path, resolve, tiny_model, tiny_data, read_events, outputs_deleted

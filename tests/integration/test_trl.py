@@ -213,6 +213,49 @@ def test_the_learning_rate_horizon_does_not_depend_on_the_group_size(tmp_path, m
     assert rates[0] == rates[1] == pytest.approx([1e-2, 7.5e-3, 5e-3, 2.5e-3])
 
 
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [("constant", [1.0] * 5), ("linear", [1.0, 0.75, 0.5, 0.25, 0.0]), ("halving", [1.0, 0.5, 0.25, 0.125, 0.0625])],
+)
+def test_the_learning_rate_follows_the_root_of_the_samples(tmp_path, model, tokenizer, schedule, rates):
+    records, own = [], {}
+    if schedule == "halving":  # goes on from the last rate, not from the first
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        own = {"optimizers": (optimizer, torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5))}
+    arguments = config(tmp_path, max_steps=4, **({} if own else {"lr_scheduler_type": schedule}))
+    sizes = Scripted(4, 12, 8, 16)
+    trainer = trainer_of(model, tokenizer, arguments, sizes, reference_samples=32, on_step=records.append, **own)
+    trainer.train()
+    assert [record.samples for record in records] == [16, 48, 32, 64]
+    expected = [1e-2 * rate * (record.samples / 32) ** 0.5 for rate, record in zip(rates, records, strict=False)]
+    assert [record.learning_rate for record in records] == pytest.approx(expected)
+    left = [group["lr"] for group in trainer.optimizer.param_groups]
+    assert left == pytest.approx([1e-2 * rates[4]] * len(left)), "the scale is not left in"
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_an_update_is_as_long_as_the_scaled_learning_rate_says(tmp_path, model, tokenizer, parts):
+    """Plain SGD: four times the reference's samples, twice the step. With two updates per rollout each has half."""
+    settings = {**SGD, "learning_rate": 1e-3, "parts": parts, "accumulate": 1}
+    ends = []
+    for reference in (None, 16 // parts // 4):
+        learner = copy.deepcopy(model)
+        trainer_of(
+            learner, tokenizer, config(tmp_path, max_steps=parts, **settings), Scripted(4), reference_samples=reference
+        ).train()
+        ends.append(weights(learner))
+    before, plain, scaled = weights(model), *ends
+    moved = max((plain[name] - before[name]).abs().max() for name in before)
+    assert moved > 0
+    for name in before:  # the second of two updates starts elsewhere, by little
+        assert torch.allclose(scaled[name] - before[name], 2 * (plain[name] - before[name]), atol=0.02 * float(moved))
+
+
+def test_a_learning_rate_for_no_samples_is_refused(tmp_path, model, tokenizer):
+    with pytest.raises(ValueError, match="reference_samples is 0; a learning rate is set for one sample or more"):
+        trainer_of(model, tokenizer, config(tmp_path), StaticGroupSize(4), reference_samples=0)
+
+
 # Gradients -----------------------------------------------------------------------------------------------------------
 
 
@@ -522,6 +565,7 @@ def test_a_resumed_run_gives_the_trace_of_an_unbroken_one(tmp_path, model, token
             SAGC(ladder=(4, 6, 8), start=6, seed=1),
             data=prompts(12),
             max_rounds=max_rounds,
+            reference_samples=max_rounds and 32,
             on_step=records.append,
         )
         trainer.train(resume_from_checkpoint=resume)

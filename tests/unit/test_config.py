@@ -43,8 +43,10 @@ def put(raw, path, value):
         ("training.learning_rate", float("nan"), "training.learning_rate is nan: input should be a finite number"),
         ("training", None, "training is None: input should be a valid dictionary"),
         ("straggler.tau", 1, "straggler.tau is 1: input should be greater than 1"),
-        ("grid.groups", [4, "big"], "grid.groups.1 is 'big': a group is a size, or one of sagc, sagc-robust"),
-        ("grid.groups", [True], "grid.groups.0 is True: a group is a size"),
+        ("grid.groups", [4, "big"], "unknown group 'big'; groups are sagc, sagc-robust"),
+        ("grid.groups", [True], "grid.groups.0 is True: a group is a size, or the name of a controller"),
+        ("grid.groups", [4.5], "grid.groups.0 is 4.5: a group is a size, or the name of a controller"),
+        ("grid.groups", ["a/b"], "grid.groups.0 is 'a/b': a group is a size, or the name of a controller"),
         ("grid.groups", [1], "group 1: group_size must be an integer of at least 2"),
         ("grid.stacks", ["trl"], "grid.stacks.0 is 'trl': input should be 'vanilla' or 'openrlhf'"),
         ("grid.models", ["big"], "unknown model 'big'; models are tiny"),
@@ -56,7 +58,23 @@ def put(raw, path, value):
         ("models.tiny.architecture", "gpt", "models.tiny.architecture is 'gpt': input should be 'qwen2' or 'llama'"),
         ("models.a b", {"type": "tiny", "architecture": "qwen2"}, "models.a b is 'a b': string should match pattern"),
         ("reward", "applause", "unknown reward 'applause'; rewards are"),
-        ("controllers.bandit", {}, "controllers.bandit is 'bandit': input should be 'sagc' or 'sagc-robust'"),
+        (
+            "controllers.bandit",
+            {},
+            "controllers: bandit.type is None: a controller of another name has type sagc or sagc",
+        ),
+        (
+            "controllers.wide",
+            {"type": "static"},
+            "controllers: wide.type is 'static': a controller of another name has",
+        ),
+        (
+            "controllers.wide",
+            {"type": ["sagc"]},
+            "controllers: wide.type is ['sagc']: a controller of another name has",
+        ),
+        ("controllers.sagc.type", "sagc-robust", "controllers: sagc.type is not set here: sagc is a type itself"),
+        ("controllers.16", {"type": "sagc"}, "controllers: 16 is a static group size, which has no parameters"),
         (
             "controllers.sagc.step_size",
             1,
@@ -175,6 +193,35 @@ def runs(raw):
     return {cell.path: grid.run(cell) for cell in grid.cells()}
 
 
+def test_a_controller_may_have_a_name_of_its_own(minimal):
+    minimal["grid"]["groups"] = ["sagc-robust", "wide", "quick"]
+    minimal["controllers"] = {"wide": {"type": "sagc-robust", "delta": 0.8}, "quick": {"type": "sagc", "eta": 2}}
+    robust, wide, quick = (run.build_controller() for run in runs(minimal).values())
+    assert (robust.type, robust.delta) == ("sagc-robust", 0.5)
+    assert (wide.type, wide.delta) == ("sagc-robust", 0.8)
+    assert (quick.type, quick.eta) == ("sagc", 2)
+    minimal["controllers"]["wide"]["delta"] = 2
+    assert refusal(minimal).startswith("config: controllers.wide: delta")
+
+
+def test_named_controllers_of_type_sagc_draw_from_the_runs_seed(minimal):
+    minimal |= {"controllers": {"quick": {"type": "sagc"}}}
+    minimal["grid"] |= {"groups": ["quick"], "seeds": [0, 1]}
+    first, second = (run.build_controller() for run in runs(minimal).values())
+    assert first.state_dict() != second.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("algorithms.grpo.reference_samples", 64), ("training.keep_model_every", 5)]
+)
+def test_what_only_the_vanilla_stack_can_do_is_refused_for_openrlhf(minimal, path, value):
+    put(minimal, path, value)
+    assert validate_grid(minimal)
+    minimal["grid"]["stacks"] = ["openrlhf"]
+    minimal["openrlhf"] = {"profiles": {"cpu": {"device": "cpu"}}}
+    assert refusal(minimal) == f"config: {path} is {value}, which the stack openrlhf cannot do; only vanilla can"
+
+
 def test_the_hash_is_that_of_the_content(minimal):
     first = runs(minimal)
     again = runs(yaml.safe_load(yaml.safe_dump(minimal, sort_keys=True)))
@@ -243,7 +290,9 @@ def test_every_key_is_described(project):
     assert not undescribed
 
 
-@pytest.mark.parametrize(("name", "runs"), [("config", 23), ("quick", 2), ("full", 40), ("paper", 32)])
+@pytest.mark.parametrize(
+    ("name", "runs"), [("config", 23), ("quick", 2), ("full", 40), ("paper", 32), ("five-seeds", 120)]
+)
 def test_the_projects_own_configs_are_valid(project, name, runs):
     assert len(load_grid(project / "config" / f"{name}.yaml").cells()) == runs
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.equal_cost import (
+    accuracy_at,
     dominated_by,
     equal_cost,
     pareto_front,
@@ -151,6 +152,42 @@ def test_two_arms_by_hand():
     assert found["sagc"]["reward_at_budget"] == pytest.approx(0.16)
     assert found["4"]["reward_vs_reference"] == pytest.approx(0.4)
     assert math.isnan(found["4"]["reward_vs_reference_low"]) and math.isnan(found["4"]["reward_at_budget_se"])
+
+
+def keeping(run, final, **kept):
+    """The run with the accuracy of its last model, and of those kept after so many steps: `_10=0.5`."""
+    of = {done.strip("_"): {"heldout": {"accuracy": accuracy}} for done, accuracy in kept.items()}
+    run.evaluation = {"benchmarks": {"heldout": {"accuracy": final}}, "kept": of}
+    return run
+
+
+def test_accuracy_then_is_between_the_models_kept_before_and_after():
+    run = keeping(make_run("16", level(0.5, 10.0), accuracy=0.9), 0.9, _20=0.7, _10=0.5)
+    assert [accuracy_at(run, "heldout", seconds) for seconds in (100, 150, 175, 200, 250, 300, 999)] == pytest.approx(
+        [0.5, 0.6, 0.65, 0.7, 0.8, 0.9, 0.9]
+    )
+    assert math.isnan(accuracy_at(run, "heldout", 99.9))
+    assert math.isnan(accuracy_at(run, "harder", 200))
+    assert math.isnan(accuracy_at(make_run("16", level(0.5, 10.0), accuracy=0.9), "heldout", 200))
+
+
+def test_arms_are_compared_by_the_models_they_had_when_the_quickest_run_ended(tmp_path):
+    runs = []
+    for seed in (0, 1):
+        runs.append(keeping(make_run("16", level(0.5, 10.0), seed, accuracy=0.9), 0.9, _10=0.5 + seed / 10, _20=0.7))
+        runs.append(keeping(make_run("4", level(0.5, 5.0), seed, accuracy=0.7), 0.7 + seed / 10, _20=0.1))
+    found = arms(*runs)
+    assert found["4"]["budget_s"] == 150.0
+    assert found["4"]["kept_heldout"] == pytest.approx((0.7 + 0.8) / 2)
+    assert found["16"]["kept_heldout"] == pytest.approx((0.6 + 0.65) / 2)
+    assert found["16"]["kept_heldout_se"] == pytest.approx(0.025)
+    differences = [found["4"][f"kept_heldout_vs_reference{of}"] for of in ("", "_low", "_high")]
+    assert differences == pytest.approx([0.125, 0.1, 0.15])
+    cost, pareto = read(runs, tmp_path)
+    assert "heldout then" in cost and "heldout - reference" in cost and "+0.125 [+0.100, +0.150]" in cost
+    assert "heldout then" not in pareto
+    assert pd.read_csv(tmp_path / "equal_cost.csv")["kept_heldout"].tolist() == pytest.approx([0.625, 0.75])
+    assert not any("kept" in column for column in pd.read_csv(tmp_path / "pareto.csv"))
 
 
 def test_seeds_are_paired():
