@@ -65,6 +65,7 @@ rule all:
         lengths_latex=f"{RESULTS}/output_lengths.tex",
         overlap=OVERLAP,
         report=rules.report.output,
+        traces=of_runs("trace.jsonl"),  # a run that was deleted is made again; one that was only cleaned is not
 
 
 onstart:

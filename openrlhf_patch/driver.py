@@ -103,7 +103,7 @@ def main(path: str) -> None:
 
     spec = Spec.read(Path(path))
     run = RunConfig.model_validate(spec.run)
-    job = Job(run, run.build_controller(), Path(spec.data), Path(spec.trace))
+    job = Job(run, run.build_controller(), Path(spec.data), Path(spec.trace), Path(spec.kept))
     execute(job, spec.flags, spec.ray_folder)
 
 

@@ -13,6 +13,7 @@ class Spec:
     flags: list[str]
     data: str
     trace: str
+    kept: str
     ray_folder: str
 
     def write(self, path: Path) -> Path:

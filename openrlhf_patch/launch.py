@@ -80,13 +80,14 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Ca
             chat=prompts.chat,
             seed=(run.seeds["rollout"] + done) % 2**31,  # the engine's random numbers are not in a checkpoint
         )
-        spec = Spec(run.model_dump(mode="json"), flags, str(data.absolute()), str(folder.trace.absolute()), scratch)
-        trace = TraceFollower(folder.trace, skip=done)
+        trace, kept = (str(path.absolute()) for path in (folder.trace, folder.kept(run.hash)))
+        spec = Spec(run.model_dump(mode="json"), flags, str(data.absolute()), trace, kept, scratch)
+        steps = TraceFollower(folder.trace, skip=done)
         status = run_to_end(
             [sys.executable, "-m", "openrlhf_patch.driver", str(spec.write(Path(scratch) / "job.json"))],
             environment(run) | {"TMPDIR": scratch},  # vLLM leaves its sockets behind
             log,
-            watch=lambda: [(progress.step(record), on_step(record)) for record in trace.new()],
+            watch=lambda: [(progress.step(record), on_step(record)) for record in steps.new()],
         )
         if status:
             raise RuntimeError(f"OpenRLHF ended with exit status {status}: {_last_error(log)} (the whole log is {log})")

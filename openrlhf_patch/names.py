@@ -96,11 +96,23 @@ UPSTREAM = (
         ("experiences",),
     ),
     Upstream(ACTOR, "PolicyModelActor", "subclassed: micro batches change their size with G, and keep their number"),
+    Upstream(
+        ACTOR,
+        "PolicyModelActor.init_model_from_pretrained",
+        "overridden: its scheduler's rates get a scale that follows the samples of an update",
+        ("strategy",),
+    ),
     Upstream(ACTOR, "PolicyModelActor.fit", "overridden: its status has the optimizer steps done", ("kl_ctl",)),
     Upstream(
         ACTOR, "aggregate_loss", "the KL term is averaged as the policy loss is; upstream's always over all tokens"
     ),
     Upstream(ACTOR, "ActorPPOTrainer.ppo_train", "reads replay_buffer.sample_batch_size at every rollout", ("kl_ctl",)),
+    Upstream(
+        "openrlhf.utils.deepspeed.deepspeed",
+        "DeepspeedStrategy.save_model",
+        "writes the models that are kept on the way",
+        ("model", "tokenizer", "output_dir"),
+    ),
     Upstream(
         "openrlhf.trainer.ray.launcher",
         "ReferenceModelActor",

@@ -9,7 +9,8 @@ How it departs from the stock trainer (OpenRLHF 0.11.2), and why:
 3. A rollout that is short of groups, because dynamic filtering ran out of rounds, is filled up with samples that do not
    count; one without any group is no update.
 4. Every step is written to the run's trace, with its times and vLLM's distance to the policy.
-5. Checkpoints hold the controller's state, the prompts drawn and a copy of the trace, and are marked when whole.
+5. The learning rate follows the samples, and models are kept on the way, where the config says so.
+6. Checkpoints hold the controller's state, the prompts drawn and a copy of the trace, and are marked when whole.
 
 It runs in a Ray worker without a GPU; Ray, the engines and the policy actors are upstream's.
 """
@@ -38,6 +39,8 @@ from sagc.checkpoints import seal  # noqa: E402
 from sagc.config import RunConfig  # noqa: E402
 from sagc.controller import GroupSizeController  # noqa: E402
 from sagc.data import read_prompts  # noqa: E402
+from sagc.rollout import Rollout  # noqa: E402
+from sagc.run_folder import folder_atomically  # noqa: E402
 from sagc.trace import TraceWriter  # noqa: E402
 
 
@@ -49,6 +52,7 @@ class Job:
     controller: GroupSizeController
     data: Path
     trace: Path
+    kept: Path
 
 
 class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class__):
@@ -63,7 +67,7 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
 
     def __init__(self, *arguments, job: Job, **options):
         super().__init__(*arguments, **options)
-        self.run, self.controller = job.run, job.controller
+        self.run, self.controller, self.kept = job.run, job.controller, job.kept
         self.trace = TraceWriter(job.trace)
         training, sampling = self.run.training, self.run.algorithm.dynamic_sampling
         self.max_steps = training.steps * training.optimizer_steps
@@ -96,7 +100,7 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
 
     def train_step(self, rollout_samples: list[Experience], global_step: int) -> tuple[dict, int]:
         rollout = self.samples_generator.rollout
-        before = self._set_shape(rollout.group_size, rollout.prompts)
+        before = self._set_shape(rollout)
         rollout.policy_version, rollout.learning_rate = before["optimizer_steps"], before["learning_rate"]
         status = {"generated_samples": None}
         if rollout.kept:
@@ -105,17 +109,23 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             rollout.vllm_kl = self.experience_maker.vllm_kl
             rollout.optimizer_steps = status["optimizer_steps"] - before["optimizer_steps"]
         self.trace.append(rollout.record(self.controller))
+        every = self.run.training.keep_model_every
+        if every and rollout.step % every == 0 and rollout.step < self.run.training.steps:
+            with folder_atomically(self.kept / str(rollout.step)) as temporary:
+                ray.get(self.actor_model_group.async_run_method("keep_model", folder=str(temporary)))
         return status, global_step + 1
 
-    def _set_shape(self, size: int, prompts: int) -> dict[str, float]:
+    def _set_shape(self, rollout: Rollout) -> dict[str, float]:
         """Prepare all for a rollout's shape; returns the optimizer steps done and the learning rate of the next."""
+        size, updates = rollout.group_size, self.run.training.optimizer_steps
         micro = micro_batch_size(self.run, size)
         self.args.rollout.micro_batch_size = micro
         shape = {
             "size": size,
-            "prompts": prompts,
-            "train_batch": prompts * size // self.run.training.optimizer_steps,
+            "prompts": rollout.prompts,
+            "train_batch": rollout.prompts * size // updates,
             "micro_batch": micro,
+            "learning_rate_scale": rollout.learning_rate_scale(self.run.algorithm.reference_samples, updates),
         }
         return ray.get(self.actor_model_group.async_run_method("set_shape", **shape))[0]
 

@@ -184,26 +184,12 @@ class GridConfig(Strict):
             reward=self.reward,
             openrlhf=self._profile() if cell.stack == "openrlhf" else None,
         )
-        _check_vanilla_only(run)
         processes = run.openrlhf.nodes * run.openrlhf.actors if run.openrlhf else max(1, self.jobs.train.gpus)
         check_divisible(run, processes, whole_groups=run.openrlhf is None)
         return run
 
     def _profile(self) -> OpenRLHFProfile:
         return _lookup("openrlhf.profile", self.openrlhf.profile, self.openrlhf.profiles)
-
-
-def _check_vanilla_only(run: RunConfig) -> None:
-    """Refuse, for OpenRLHF, what only the trainer of the vanilla stack does."""
-    if run.cell.stack == "vanilla":
-        return
-    keys = {
-        f"algorithms.{run.cell.algorithm}.reference_samples": run.algorithm.reference_samples,
-        "training.keep_model_every": run.training.keep_model_every,
-    }
-    for key, value in keys.items():
-        if value is not None:
-            raise UserError(f"{key} is {value}, which the stack {run.cell.stack} cannot do; only vanilla can")
 
 
 def check_divisible(run: RunConfig, processes: int = 1, whole_groups: bool = True) -> None:

@@ -82,8 +82,8 @@ class SagcGRPOTrainer(GRPOTrainer):
         Turns on dynamic sampling, with this many rounds of generation per step at most.
     reference_samples : int, optional
         The learning rate of an optimizer step is the scheduled one x sqrt(samples of the step / reference_samples), as
-        its noise asks for with Adam (Malladi et al. 2022, "On the SDEs and Scaling Rules for Adaptive Gradient
-        Algorithms"). None: the scheduled one, whatever the group size.
+        gradient noise asks for with Adam (see `sagc.rollout.Rollout.learning_rate_scale`). None: the scheduled one,
+        whatever the group size.
     on_step : callable, optional
         Called on the main process with the StepRecord of every step, for instance `TraceWriter("trace.jsonl").append`.
 
@@ -263,7 +263,7 @@ class SagcGRPOTrainer(GRPOTrainer):
             started=started,
         )
         batch = self._sample_groups(rollout)
-        rollout.learning_rate *= self._learning_rate_scale()
+        rollout.learning_rate *= rollout.learning_rate_scale(self.reference_samples, self.optimizer_steps_per_rollout)
         rollout.report = self.controller.step(rollout.lengths)
         rollout.rollout_s = time.perf_counter() - started - rollout.sync_s
         return batch
@@ -349,17 +349,10 @@ class SagcGRPOTrainer(GRPOTrainer):
             model.zero_grad()  # no gradients, so the optimizer's momentum does not move the policy either
         return loss
 
-    def _learning_rate_scale(self) -> float:
-        """What the scheduled learning rate is multiplied with in the optimizer steps of this rollout."""
-        if self.reference_samples is None:
-            return 1.0
-        samples = self._rollout.kept * self._rollout.group_size / self.optimizer_steps_per_rollout
-        return math.sqrt(samples / self.reference_samples)
-
     def _scale_learning_rate(self) -> None:
         self._scheduled = [group["lr"] for group in self.optimizer.param_groups]
         for group in self.optimizer.param_groups:
-            group["lr"] *= self._learning_rate_scale()
+            group["lr"] *= self._rollout.learning_rate_scale(self.reference_samples, self.optimizer_steps_per_rollout)
 
     def _restore_learning_rate(self) -> None:
         """Some schedulers go on from the last rate, which must not have the scale in it; nor must a checkpoint."""

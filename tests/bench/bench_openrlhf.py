@@ -103,7 +103,8 @@ def _run(trainer: str, folder: Path, name: str, core: int, steps: int) -> list[S
         hook = flags.index("--train.agent_func_path")
         flags[hook : hook + 2] = ["--reward.remote_url", str(Path(__file__).with_name("openrlhf_reward.py"))]
         flags += ["--data.max_samples", str(steps * run.training.prompts_per_step)]
-    spec = Spec(run.model_dump(mode="json"), flags, str(data), str(place / "trace.jsonl"), str(place))
+    trace, kept = str(place / "trace.jsonl"), str(place / "kept")
+    spec = Spec(run.model_dump(mode="json"), flags, str(data), trace, kept, str(place))
     command = [sys.executable, "-m", "tests.bench.openrlhf_turn", trainer, str(spec.write(place / "job.json"))]
     status = run_to_end(command, {**environment(run), "PYTHONPATH": str(PROJECT)}, place / "log", lambda: None)
     log = (place / "log").read_text(encoding="utf-8", errors="replace")

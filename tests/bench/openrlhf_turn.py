@@ -79,7 +79,7 @@ def main(trainer: str, path: str) -> None:
     if trainer == "stock":
         train_stock(run, spec)
     else:
-        job = Job(run, run.build_controller(), Path(spec.data), Path(spec.trace))
+        job = Job(run, run.build_controller(), Path(spec.data), Path(spec.trace), Path(spec.kept))
         driver.execute(job, spec.flags, spec.ray_folder, ClockedGroupTrainer)
 
 

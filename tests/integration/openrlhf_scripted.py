@@ -91,6 +91,5 @@ if __name__ == "__main__":
     trainer = WithoutSync if "--no-sync" in sys.argv else None
     run = RunConfig.model_validate(spec.run)
     os.environ[FOLDER] = folder  # inherited by Ray's workers
-    driver.execute(
-        Job(run, Scripted(sizes), Path(spec.data), Path(spec.trace)), spec.flags, spec.ray_folder, trainer, SeenPolicy
-    )
+    job = Job(run, Scripted(sizes), Path(spec.data), Path(spec.trace), Path(spec.kept))
+    driver.execute(job, spec.flags, spec.ray_folder, trainer, SeenPolicy)

@@ -283,6 +283,19 @@ def test_a_benchmark_file_that_changes_reruns_the_evaluations(finished, name):
     assert finished.planned() == {}
 
 
+def test_a_deleted_run_is_made_again_and_a_cleaned_one_is_not(finished, tmp_path):
+    run = finished.results / "tiny/grpo/vanilla/4/seed0"
+    shutil.move(run, tmp_path / "run")
+    assert finished.planned() == RUN
+    shutil.move(tmp_path / "run", run)
+    assert finished.planned() == {}
+    for name in ("model", "eval", "summary.json"):
+        shutil.move(run / name, tmp_path / name)
+    assert finished.planned() == {}
+    for name in ("model", "eval", "summary.json"):
+        shutil.move(tmp_path / name, run / name)
+
+
 def test_added_seeds_are_run_and_the_finished_runs_stay(finished):
     kept = finished.results / "tiny/grpo/vanilla/4/seed0/model/config.json"
     before = os.stat(kept).st_mtime_ns

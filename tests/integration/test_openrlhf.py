@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from openrlhf_patch.flags import build_flags
@@ -44,9 +45,19 @@ SCRIPTED = Path(__file__).with_name("openrlhf_scripted.py")
 def openrlhf(resolve):
     """`openrlhf("dapo", 4, actors=2, steps=3)` -> RunConfig of the openrlhf stack on CPUs."""
 
-    def build(algorithm="dapo", group=4, actors=1, zero_stage=2, kl_coef=0.0, reward="tiny", **training) -> RunConfig:
+    def build(
+        algorithm="dapo",
+        group=4,
+        actors=1,
+        zero_stage=2,
+        kl_coef=0.0,
+        reward="tiny",
+        reference_samples=None,
+        **training,
+    ) -> RunConfig:
         run = resolve(algorithm, group, **training).model_dump(mode="json")
-        run["cell"]["stack"], run["algorithm"]["kl_coef"], run["reward"] = "openrlhf", kl_coef, reward
+        run["cell"]["stack"], run["reward"] = "openrlhf", reward
+        run["algorithm"] |= {"kl_coef": kl_coef, "reference_samples": reference_samples}
         run["openrlhf"] = {"device": "cpu", "attention": "sdpa", "actors": actors, "zero_stage": zero_stage}
         return RunConfig.model_validate(run)
 
@@ -80,7 +91,8 @@ def run_scripted(run, folder, model, data, sizes, *options) -> list:
     paths = {"model": str(model), "data": data, "checkpoints": folder / "checkpoints", "output": folder / "model"}
     flags = build_flags(run, **paths, prompt_tokens=prompts.tokens, chat=prompts.chat, seed=1)
     with tempfile.TemporaryDirectory(prefix="sagc-") as scratch:
-        spec = Spec(run.model_dump(mode="json"), flags, str(data), str(folder / "trace.jsonl"), scratch)
+        trace, kept = str(folder / "trace.jsonl"), str(folder / "kept")
+        spec = Spec(run.model_dump(mode="json"), flags, str(data), trace, kept, scratch)
         command = [sys.executable, str(SCRIPTED), str(spec.write(folder / "job.json")), str(folder), sizes, *options]
         status = run_to_end(command, environment(run), folder / "log", lambda: None)
     assert status == 0, (folder / "log").read_text()[-5000:]
@@ -148,15 +160,28 @@ def assert_same_gradient(found: dict, expected: dict) -> None:
     assert 0.99 < ratio < 1.01
 
 
+def typical_step(seen: dict, after: dict) -> float:
+    """How far an update moved a weight. Adam's first moves every one by the learning rate; bfloat16 shows it of small
+    weights only."""
+    moved = []
+    for name, gradient in seen["gradients"].items():
+        weight = seen["weights"][name]
+        clear = (gradient.abs() > 1e-6) & (weight.abs() < 1e-3)
+        moved.append((after["weights"][name].float() - weight.float()).abs()[clear])
+    return torch.cat(moved).median().item()
+
+
 @pytest.mark.parametrize(("algorithm", "actors"), [("grpo", 1), ("dapo", 2)])
 def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, tiny_data, algorithm, actors):
     """Numbers of samples and updates, gradients against plain torch, weight sync.
 
-    One arm holds the samples fixed and has a KL term, the other holds the prompts fixed and has two gloo processes.
+    One arm holds the samples fixed and has a KL term, the other holds the prompts fixed, has two gloo processes, a
+    learning rate that follows the samples, and keeps its models.
     """
     grpo = algorithm == "grpo"
     held = {"hold": "samples", "samples_per_step": 96} if grpo else {"prompts_per_step": 16}
     learning = {"kl_coef": 4.0, "learning_rate": 2e-4} if grpo else {"learning_rate": 1e-4}
+    learning |= {} if grpo else {"reference_samples": 16, "keep_model_every": 1}
     run = openrlhf(algorithm, 4, actors, steps=3, micro_batches=2, **learning, **held)
     trace = run_scripted(run, tmp_path, tiny_model, tiny_data / "train.jsonl", "4,8,3")
     assert [record.group_size for record in trace] == [4, 8, 3]
@@ -179,6 +204,14 @@ def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, ti
         if grpo and record.step > 1:  # before, the policy is the reference
             cosine, _ = compare(ranks[0]["gradients"], reference_gradient(tiny_model, run, ranks, kl_coef=0.0))
             assert cosine < 0.9
+    scales = [1.0 if grpo else (record.samples / 16) ** 0.5 for record in trace]
+    rates = [run.training.learning_rate * scale for scale in scales]
+    assert [record.learning_rate for record in trace] == pytest.approx(rates)
+    assert typical_step(*(ranks[0] for ranks in seen[:2])) == pytest.approx(rates[0], rel=0.05)
+    kept = {int(path.name): load_file(path / "model.safetensors") for path in (tmp_path / "kept").glob("*")}
+    assert kept.keys() == (set() if grpo else {1, 2}), "the last one is the run's model"
+    for step, weights in kept.items():
+        assert all(torch.equal(weights[name], value) for name, value in seen[step][0]["weights"].items())
     rows = [row for record in trace for row in record.prompt_index]
     drawn = PromptStream(len(read_prompts(tiny_data / "train.jsonl")), run.seeds["data"]).take(len(rows))
     assert rows == drawn if algorithm == "grpo" else sorted(rows) == sorted(drawn)

@@ -211,17 +211,6 @@ def test_named_controllers_of_type_sagc_draw_from_the_runs_seed(minimal):
     assert first.state_dict() != second.state_dict()
 
 
-@pytest.mark.parametrize(
-    ("path", "value"), [("algorithms.grpo.reference_samples", 64), ("training.keep_model_every", 5)]
-)
-def test_what_only_the_vanilla_stack_can_do_is_refused_for_openrlhf(minimal, path, value):
-    put(minimal, path, value)
-    assert validate_grid(minimal)
-    minimal["grid"]["stacks"] = ["openrlhf"]
-    minimal["openrlhf"] = {"profiles": {"cpu": {"device": "cpu"}}}
-    assert refusal(minimal) == f"config: {path} is {value}, which the stack openrlhf cannot do; only vanilla can"
-
-
 def test_the_hash_is_that_of_the_content(minimal):
     first = runs(minimal)
     again = runs(yaml.safe_load(yaml.safe_dump(minimal, sort_keys=True)))
