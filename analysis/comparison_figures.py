@@ -1,4 +1,4 @@
-"""Figures that compare the arms of a cell: reward over time, the Pareto front and the idle fraction.
+"""Figures that compare the arms of a cell: reward and accuracy over time, the Pareto front and the idle fraction.
 
 Of each there is the data, a tidy table, and the drawing of that table and of nothing else.
 """
@@ -14,7 +14,7 @@ from matplotlib.path import Path as MatplotlibPath
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from analysis.equal_cost import equal_cost
+from analysis.equal_cost import accuracy_curve, equal_cost
 from analysis.figure_style import (
     FAINT,
     NARROW,
@@ -63,6 +63,43 @@ def draw_reward(data: pd.DataFrame) -> Figure:
         )
     axes.set_xlim(left=0)
     sheet.label(axes, x=f"training time ({unit})", y="training reward")
+    return sheet.figure
+
+
+# Accuracy ------------------------------------------------------------------------------------------------------------
+
+
+def accuracy_data(runs: list[RunResults]) -> pd.DataFrame:
+    """Table: benchmark, group, step, seeds, elapsed_s, accuracy, accuracy_se.
+
+    Means over an arm's seeds, of the models kept on the way and the last ones, on the first benchmark that there are
+    any of; no rows where no run kept one. The error is over seeds, NaN with one.
+    """
+    names = dict.fromkeys(name for run in runs for name in (run.evaluation or {}).get("benchmarks", {}))
+    for name in names:
+        curves = [accuracy_curve(run, name).assign(group=run.cell["group"]) for run in runs]
+        rows = concat([curve for curve in curves if len(curve)], ["step", "elapsed_s", "accuracy", "group"])
+        if len(rows):
+            arms = rows.groupby(["group", "step"], sort=False)
+            table = arms.agg(seeds=("accuracy", "size"), elapsed_s=("elapsed_s", "mean"), accuracy=("accuracy", "mean"))
+            return table.assign(accuracy_se=arms["accuracy"].sem()).reset_index().assign(benchmark=name)
+    return pd.DataFrame(columns=["group", "step", "seeds", "elapsed_s", "accuracy", "accuracy_se", "benchmark"])
+
+
+def draw_accuracy(data: pd.DataFrame) -> Figure:
+    """A line per arm, with a marker and its standard error at every model."""
+    sheet = Sheet(WIDE, 2.2, legend=arm_handles(data["group"].unique()), titled=False)
+    axes = sheet.panel()
+    unit, seconds = time_unit(data["elapsed_s"].max())
+    for group, rows in data.groupby("group", sort=False):
+        style = arm_style(group)
+        axes.errorbar(
+            *(rows["elapsed_s"] / seconds, rows["accuracy"], rows["accuracy_se"].fillna(0)),
+            **{"color": style.color, "linestyle": style.line, "linewidth": 1.2, "marker": style.marker},
+            **{"markersize": 4, "elinewidth": 0.7},
+        )
+    axes.set_xlim(left=0)
+    sheet.label(axes, x=f"training time ({unit})", y=f"accuracy on {data['benchmark'].iloc[0]}")
     return sheet.figure
 
 

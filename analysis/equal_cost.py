@@ -78,7 +78,10 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
     """
     names = benchmarks(pd.DataFrame([run.summary for run in runs if run.summary]))
     qualities = {"reward": "reward", **{name: f"accuracy_{name}" for name in names}}
-    ends, kept = ["wall_s", *qualities.values()], [name for name in names if any(_kept(run, name) for run in runs)]
+    ends, kept = (
+        ["wall_s", *qualities.values()],
+        [name for name in names if any(len(accuracy_curve(run, name)) for run in runs)],
+    )
     rows = []
     for section, arms in arms_by_cell(runs).items():
         cell = _cell_rows(section, arms, ends, kept)
@@ -137,19 +140,22 @@ def accuracy_at(run: RunResults, benchmark: str, seconds: float) -> float:
 
     NaN before the first of them, and where a run kept none.
     """
-    kept = {int(done): accuracy for done, accuracy in _kept(run, benchmark).items()}
-    if not kept:
-        return np.nan
-    kept[len(run.steps)] = run.evaluation["benchmarks"][benchmark]["accuracy"]
-    done = sorted(kept)
-    elapsed = run.steps["elapsed_s"].to_numpy()[[rollouts - 1 for rollouts in done]]
-    return float(np.interp(seconds, elapsed, [kept[rollouts] for rollouts in done], left=np.nan))
+    curve = accuracy_curve(run, benchmark)
+    return float(np.interp(seconds, curve["elapsed_s"], curve["accuracy"], left=np.nan)) if len(curve) else np.nan
 
 
-def _kept(run: RunResults, benchmark: str) -> dict[str, float]:
-    """Rollouts done -> accuracy of the model that was kept then."""
-    kept = (run.evaluation or {}).get("kept", {})
-    return {done: metrics[benchmark]["accuracy"] for done, metrics in kept.items() if benchmark in metrics}
+def accuracy_curve(run: RunResults, benchmark: str) -> pd.DataFrame:
+    """Columns step, elapsed_s and accuracy, of the models that a run kept and its last one.
+
+    Empty where it kept none, and where it is being trained anew.
+    """
+    kept = (run.evaluation or {}).get("kept", {}) if len(run.steps) >= run.planned_steps else {}
+    found = {int(step): metrics[benchmark]["accuracy"] for step, metrics in kept.items() if benchmark in metrics}
+    if found:
+        found[len(run.steps)] = run.evaluation["benchmarks"][benchmark]["accuracy"]
+    steps = sorted(found)
+    elapsed = run.steps["elapsed_s"].to_numpy()[[step - 1 for step in steps]] if steps else []
+    return pd.DataFrame({"step": steps, "elapsed_s": elapsed, "accuracy": [found[step] for step in steps]})
 
 
 # The front -----------------------------------------------------------------------------------------------------------

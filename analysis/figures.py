@@ -21,6 +21,8 @@ from tqdm import tqdm
 from analysis import Command
 from analysis.comparison_figures import (
     REWARD,
+    accuracy_data,
+    draw_accuracy,
     draw_idle,
     draw_pareto,
     draw_reward,
@@ -68,7 +70,7 @@ class Kind:
     data: Callable[[list[RunResults]], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Figure]
     caption: Callable[[pd.DataFrame], str]
-    without: str  # why there is no figure where there are no data
+    without: str | None  # why there is no figure where there are no data; None: it is for those who ask for its data
 
 
 def write_figures(
@@ -111,7 +113,7 @@ def missing_figures(runs: list[RunResults]) -> list[str]:
     return [
         f"{'/'.join(section)}: no figure of {kind.title.lower()}, because {kind.without}"
         for section, kind, own in _jobs(runs)
-        if len(kind.data(own)) == 0
+        if kind.without and len(kind.data(own)) == 0
     ]
 
 
@@ -157,6 +159,15 @@ def _reward_caption(data: pd.DataFrame) -> str:
     )
 
 
+def _accuracy_caption(data: pd.DataFrame) -> str:
+    seeds = data["seeds"].max()
+    over = f"mean over up to {seeds} seeds, bars are standard errors over them" if seeds > 1 else "one seed"
+    return (
+        f"Accuracy on {data['benchmark'].iloc[0]} of the models kept on the way and of the last one, against the time "
+        f"spent in training steps ({over}). Higher and further left is better."
+    )
+
+
 def _pareto_caption(data: pd.DataFrame) -> str:
     measure = data["measure"].iloc[0]
     what = "Training reward (mean of the last 10 steps)" if measure == REWARD else f"Final accuracy on {measure}"
@@ -191,6 +202,7 @@ NO_CONTROLLER = "no run with a controller has a step"
 NO_STEP = "no run has a step"
 KINDS = (
     Kind("reward", "Reward over time", reward_data, draw_reward, _reward_caption, "no step has a reward"),
+    Kind("accuracy", "Accuracy over time", accuracy_data, draw_accuracy, _accuracy_caption, None),
     Kind("pareto", "Accuracy against time", pareto_data, draw_pareto, _pareto_caption, "no run is finished"),
     Kind("control", "Control", control_data, draw_control, _control_caption, NO_CONTROLLER),
     Kind("group_size", "Group sizes", group_size_data, draw_group_size, _group_size_caption, NO_CONTROLLER),

@@ -5,9 +5,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import yaml
 
+# On a busy machine the first example can take long, and no test here is one of speed.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 # Before any library reads it: no test may ask the Hub, and a run that does is a bug.
 os.environ["HF_HUB_OFFLINE"] = "1"
 

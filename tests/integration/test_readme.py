@@ -25,7 +25,8 @@ PROSE = re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL)
 # Words in code style or in indented blocks; a path is one with a slash, or with an ending that files here have.
 CODE = re.findall(r"`([^`\n]+)`", PROSE) + re.findall(r"^ {4}(.+)$", PROSE, flags=re.MULTILINE)
 PATH = re.compile(r"(?<![\w/:.\"])(?:\w[\w.-]*/[\w./-]*|[\w-]+\.(?:py|md|yaml|jsonl?|csv|smk|cff)\b)")
-MADE = {"sums/trace.jsonl", "checkpoints", "tensorboard", "wandb"}  # while examples and runs go on; else below results/
+# While examples and runs go on; all else that is made is below results/.
+MADE = {"sums/trace.jsonl", "checkpoints", "kept", "tensorboard", "wandb"}
 
 
 def rows_of(table_start: str) -> dict[str, list[str]]:
@@ -100,6 +101,7 @@ def test_the_readme_describes_the_default_grid():
     assert f"{len(grid.cells())} runs of {grid.training.steps} steps" in README
     for controller in grid.controllers.values():
         assert f"The embedded grid uses delta {controller['delta']}" in README
+    assert f"and eta {grid.controllers['sagc']['eta']} for `sagc`" in README
 
 
 def simulate(controller, delta: float, sigmas: tuple[float, float], seed: int, steps: int = 300) -> list[float]:

@@ -15,6 +15,8 @@ from matplotlib.image import imread
 
 from analysis import figures
 from analysis.comparison_figures import (
+    accuracy_data,
+    draw_accuracy,
     draw_idle,
     draw_pareto,
     draw_reward,
@@ -260,6 +262,35 @@ def test_ladders_share_columns_where_they_fit():
         axes = draw_risk(risk_data([run("sagc"), run("sagc-robust")])).axes
     places = {(one.get_title(), round(one.get_position().x0, 3)) for one in axes}
     assert len(axes) == 8 and len(places) == 5
+
+
+def keeping(made, accuracies, last):
+    """The run with the accuracies of the models kept after steps 1, 2, ..., and of its last one."""
+    kept = {str(step): {"heldout": {"accuracy": value}} for step, value in enumerate(accuracies, start=1)}
+    made.evaluation = {"benchmarks": {"heldout": {"accuracy": last}}, "kept": kept}
+    return made
+
+
+def test_accuracy_over_time_by_hand():
+    runs = [keeping(evaluated(0.8, "16", seed=seed), [0.4, 0.6], 0.8 + seed / 10) for seed in (0, 1)]
+    runs += [keeping(run("4", elapsed_s=[10.0, 20.0, 30.0]), [0.2], 0.3), run("sagc"), evaluated(0.9, "8")]
+    runs += [keeping(run("sagc-robust", planned=9), [0.2], 0.3)]  # trained anew
+    data = accuracy_data(runs).set_index(["group", "step"])
+    assert list(data.index) == [("16", 1), ("16", 2), ("16", 3), ("4", 1), ("4", 3)]
+    assert set(data["benchmark"]) == {"heldout"}
+    last = data.loc[("16", 3)]
+    assert (last["seeds"], last["elapsed_s"], last["accuracy"]) == (2, 180.0, pytest.approx(0.85))
+    assert last["accuracy_se"] == pytest.approx(0.05)
+    assert data.loc[("4", 3), "elapsed_s"] == 30.0 and math.isnan(data.loc[("4", 3), "accuracy_se"])
+    with figure_style():
+        (axes,) = draw_accuracy(data.reset_index()).axes
+    assert axes.get_ylabel() == "accuracy on heldout" and axes.get_xlabel() == "training time (minutes)"
+
+
+def test_accuracy_over_time_is_drawn_where_models_were_kept_and_not_missed_elsewhere(tmp_path):
+    runs = [keeping(evaluated(0.8, "16"), [0.4], 0.8)]
+    assert "accuracy" in [file.kind for file in write_figures(runs, tmp_path)]
+    assert not [sentence for sentence in missing_figures([evaluated(0.8, "16")]) if "accuracy over" in sentence]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
