@@ -172,7 +172,9 @@ class GridConfig(Strict):
             controller = {"group_size": cell.group, **straggler}
         else:
             known = {name: {} for name in CONTROLLED} | self.controllers  # {}: the library's defaults
-            controller = {**straggler, **_lookup("group", cell.group, known)}
+            if cell.group not in known:
+                raise UserError(f"unknown group {cell.group!r}; a group is a size, or one of {', '.join(known)}")
+            controller = {**straggler, **known[cell.group]}
         run = RunConfig(
             cell=cell,
             model=model,

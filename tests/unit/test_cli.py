@@ -129,7 +129,7 @@ def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_pat
         (["--model", "big"], "unknown model 'big'; models are tiny"),
         (["--algorithm", "ppo"], "unknown algorithm 'ppo'; algorithms are grpo"),
         (["--stack", "trl"], "stack is 'trl': input should be 'vanilla' or 'openrlhf'"),
-        (["--group-size", "big"], "unknown group 'big'; groups are sagc, sagc-robust"),
+        (["--group-size", "big"], "unknown group 'big'; a group is a size, or one of sagc, sagc-robust"),
         (["--group-size", "1"], "group 1: group_size must be an integer of at least 2"),
         (["--seed", "-1"], "seed is -1: input should be greater than or equal to 0"),
         (["--set", "training.stepz=3"], "unknown key training.stepz; allowed here are steps"),

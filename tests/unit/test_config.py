@@ -43,7 +43,7 @@ def put(raw, path, value):
         ("training.learning_rate", float("nan"), "training.learning_rate is nan: input should be a finite number"),
         ("training", None, "training is None: input should be a valid dictionary"),
         ("straggler.tau", 1, "straggler.tau is 1: input should be greater than 1"),
-        ("grid.groups", [4, "big"], "unknown group 'big'; groups are sagc, sagc-robust"),
+        ("grid.groups", [4, "big"], "unknown group 'big'; a group is a size, or one of sagc, sagc-robust"),
         ("grid.groups", [True], "grid.groups.0 is True: a group is a size, or the name of a controller"),
         ("grid.groups", [4.5], "grid.groups.0 is 4.5: a group is a size, or the name of a controller"),
         ("grid.groups", ["a/b"], "grid.groups.0 is 'a/b': a group is a size, or the name of a controller"),
