@@ -36,15 +36,15 @@ class Rollout:
     optimizer_steps: int = 0
     vllm_kl: float | None = None
 
-    def learning_rate_scale(self, reference_samples: int | None, optimizer_steps: int) -> float:
-        """What the scheduled learning rate of each of the rollout's updates is multiplied with.
+    def learning_rate_scale(self, reference_samples: int | None, parts: int) -> float:
+        """What the scheduled learning rate is multiplied with in updates that each see one of `parts` of the rollout.
 
         The root of an update's samples over the reference's (Malladi et al. 2022, "On the SDEs and Scaling Rules for
         Adaptive Gradient Algorithms"); 1 without a reference.
         """
         if reference_samples is None:
             return 1.0
-        return math.sqrt(self.kept * self.group_size / optimizer_steps / reference_samples)
+        return math.sqrt(self.kept * self.group_size / parts / reference_samples)
 
     def record(self, controller: GroupSizeController) -> StepRecord:
         """The record of the step, which ends now. `controller` has learnt from the rollout already."""

@@ -263,7 +263,7 @@ class SagcGRPOTrainer(GRPOTrainer):
             started=started,
         )
         batch = self._sample_groups(rollout)
-        rollout.learning_rate *= rollout.learning_rate_scale(self.reference_samples, self.optimizer_steps_per_rollout)
+        rollout.learning_rate *= self._learning_rate_scale()
         rollout.report = self.controller.step(rollout.lengths)
         rollout.rollout_s = time.perf_counter() - started - rollout.sync_s
         return batch
@@ -349,10 +349,14 @@ class SagcGRPOTrainer(GRPOTrainer):
             model.zero_grad()  # no gradients, so the optimizer's momentum does not move the policy either
         return loss
 
+    def _learning_rate_scale(self) -> float:
+        parts = self.args.steps_per_generation // self.args.gradient_accumulation_steps  # num_iterations times each
+        return self._rollout.learning_rate_scale(self.reference_samples, parts)
+
     def _scale_learning_rate(self) -> None:
         self._scheduled = [group["lr"] for group in self.optimizer.param_groups]
         for group in self.optimizer.param_groups:
-            group["lr"] *= self._rollout.learning_rate_scale(self.reference_samples, self.optimizer_steps_per_rollout)
+            group["lr"] *= self._learning_rate_scale()
 
     def _restore_learning_rate(self) -> None:
         """Some schedulers go on from the last rate, which must not have the scale in it; nor must a checkpoint."""

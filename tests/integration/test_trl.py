@@ -251,6 +251,13 @@ def test_an_update_is_as_long_as_the_scaled_learning_rate_says(tmp_path, model, 
         assert torch.allclose(scaled[name] - before[name], 2 * (plain[name] - before[name]), atol=0.02 * float(moved))
 
 
+def test_samples_that_are_used_twice_count_once_per_update(tmp_path, model, tokenizer):
+    records = []
+    arguments = config(tmp_path, max_steps=4, num_iterations=2)
+    trainer_of(model, tokenizer, arguments, Scripted(4), reference_samples=4, on_step=records.append).train()
+    assert [(record.optimizer_steps, record.learning_rate) for record in records] == [(2, pytest.approx(2e-2))] * 2
+
+
 def test_a_learning_rate_for_no_samples_is_refused(tmp_path, model, tokenizer):
     with pytest.raises(ValueError, match="reference_samples is 0; a learning rate is set for one sample or more"):
         trainer_of(model, tokenizer, config(tmp_path), StaticGroupSize(4), reference_samples=0)
