@@ -19,15 +19,14 @@ parser.add_argument("--kinds", nargs="+", default=[k.__name__ for k in KINDS], c
 parser.add_argument("--out", type=Path, default=Path("results/faults"))
 given = parser.parse_args()
 
-outcomes = []
-for outcome in campaign(
-    [kind for kind in KINDS if kind.__name__ in given.kinds], given.moments, given.stacks, given.out.absolute()
-):
+kinds, outcomes = [kind for kind in KINDS if kind.__name__ in given.kinds], []
+planned = given.moments * sum(stack in kind.stacks for kind in kinds for stack in given.stacks)
+for outcome in campaign(kinds, given.moments, given.stacks, given.out.absolute()):
     outcomes.append(outcome)
     where = f"{outcome.phase}, step {outcome.step}"
     print(
-        f"{outcome.stack}: {outcome.fault}, moment {outcome.moment} ({where}; {outcome.first_call}):"
-        f" {outcome.outcome} [{outcome.seconds:.0f} s]",
+        f"{len(outcomes)} of {planned}: {outcome.stack}, {outcome.fault}, moment {outcome.moment}"
+        f" ({where}; {outcome.call}): {outcome.outcome} [{outcome.seconds:.0f} s]",
         file=sys.stderr,
         flush=True,
     )

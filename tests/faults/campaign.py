@@ -1,6 +1,8 @@
-"""Many moments of many faults: every one on a grid of its own, two at a time, with a table at the end.
+"""Many moments of many faults, two grids at a time, with a table at the end.
 
-What is done is kept, and a campaign that was stopped goes on where it was.
+A grid is hit several times in a row by one kind of fault, with the same command after each, until it is finished or
+has had its share: starting takes longer than all the rest, and trouble does come twice. What is done is kept, and a
+campaign that was stopped goes on where it was.
 """
 
 import json
@@ -9,8 +11,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,21 +21,22 @@ from tests.faults.grid import POLL_S, FaultyGrid
 from tests.faults.kinds import Fault, Missed, Unable
 
 GOOD = "as the unbroken grid"
+IN_A_ROW = 5  # hits of a grid at most
 WARM_START = WarmStartSettings(steps=60, measured_problems=8, response_limit=32)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a grid that was hit once."""
+    """A hit, and what became of the grid in the end."""
 
     fault: str
     stack: str
     moment: int
     phase: str  # what the grid was at work on
     step: int  # steps of training done
-    first_call: str  # how the call ended that was hit
+    call: str  # how the call ended that was hit
     outcome: str  # GOOD, why it could not be tried ("skipped: ..."), or what was wrong
-    seconds: float
+    seconds: float  # of the grid, shared by its hits
 
     @property
     def good(self) -> bool:
@@ -58,21 +61,20 @@ class Unbroken:
         self.seconds = {phase: max(times) - min(times) for phase, times in seen.items()}
         self.seconds["the grid"] = time.monotonic() - started
 
-    def hit(self, kind: type[Fault], moment: int) -> Outcome:
-        """A grid of the same kind, hit by a fault at the moment of that number, and finished by the same command."""
-        name = f"{kind.__name__}-{self.stack}-{moment}"
-        chance, started = random.Random(name), time.monotonic()
-        fault, at = kind(chance.getrandbits(32)), chance.random()
-        said = {"fault": kind.name, "stack": self.stack, "moment": moment, "phase": "", "step": 0, "first_call": ""}
+    def hit(self, kind: type[Fault], moments: Sequence[int]) -> list[Outcome]:
+        """A grid of the same kind, hit by a fault at the moments of these numbers, as many as it takes to finish, and
+        finished by the same command. At least the first of the moments is in the outcomes."""
+        name = f"{kind.__name__}-{self.stack}-{moments[0]}"
+        started, fault = time.monotonic(), kind(random.Random(name).getrandbits(32))
+        places = [random.Random(f"{kind.__name__}-{self.stack}-{moment}").random() for moment in moments]
         while True:
-            grid = FaultyGrid(_empty(self.folder / name), self.stack, self.model)
+            grid, hits = FaultyGrid(_empty(self.folder / name), self.stack, self.model), []
             try:
                 fault.prepare(grid)
-                grid.start()
-                said |= self._strike(grid, fault, at)
-                outcome = "; ".join(self._finish(grid, fault, said["first_call"])) or GOOD
+                ended = self._strike_on(grid, fault, places, hits)
+                outcome = "; ".join(self._finish(grid, fault, ended)) or GOOD
             except Missed:
-                at /= 2
+                places[0] /= 2
                 continue
             except Unable as reason:
                 outcome = f"skipped: {reason}"
@@ -85,7 +87,24 @@ class Unbroken:
                 shutil.rmtree(grid.folder, ignore_errors=True)
             if outcome == GOOD or outcome.startswith("skipped"):
                 shutil.rmtree(self.folder / "failed" / name, ignore_errors=True)
-            return Outcome(**said, outcome=outcome, seconds=time.monotonic() - started)
+            seconds = (time.monotonic() - started) / max(1, len(hits))
+            hits = hits or [{"phase": "", "step": 0, "call": ""}]
+            same = {"fault": kind.name, "stack": self.stack, "outcome": outcome, "seconds": seconds}
+            return [Outcome(**same, moment=moment, **hit) for moment, hit in zip(moments, hits, strict=False)]
+
+    def _strike_on(self, grid: FaultyGrid, fault: Fault, places: Iterable[float], hits: list[dict]) -> str:
+        """Give the same command and let the fault happen, again and again; how the last call ended."""
+        for at in places:
+            grid.start()
+            try:
+                hits.append(self._strike(grid, fault, at))
+            except Missed:
+                if not hits:
+                    raise
+                return _status(grid.finish())
+            if hits[-1]["call"] == "finished":
+                break
+        return hits[-1]["call"]
 
     def _strike(self, grid: FaultyGrid, fault: Fault, at: float) -> dict:
         """Let the fault happen at its moment, and wait for Snakemake to end."""
@@ -93,23 +112,24 @@ class Unbroken:
         if fault.during != "the grid" and not grid.wait_until(lambda: grid.at_work(fault.during)):
             raise Missed
         time.sleep(wait)
-        if not grid.wait_until(lambda: fault.ready(grid)):
+        if not grid.wait_until(lambda: fault.ready(grid)) or grid.snakemake_.poll() is not None:
             raise Missed
         said = {"phase": grid.phase(), "step": grid.steps()}
         fault.hit(grid)
-        said["first_call"] = _status(grid.finish())
+        said["call"] = _status(grid.finish())
         fault.mend(grid)
         return said
 
-    def _finish(self, grid: FaultyGrid, fault: Fault, first_call: str) -> Iterable[str]:
+    def _finish(self, grid: FaultyGrid, fault: Fault, ended: str) -> Iterable[str]:
         """Give the same command again, if that is needed; what is wrong then."""
-        if first_call != "finished":
-            before = grid.log.read_text() + grid.logs()
+        said = grid.log.read_text() + grid.logs()  # a job's log is written anew with the job
+        if ended != "finished":
             grid.start()
             if grid.finish():
                 return [f"the same command failed: {_last(grid.log)}"]
-            if fault.must_be_said not in before + grid.logs():
-                return [f"nowhere is said {fault.must_be_said!r}", *grid.complaints(self.grid)]
+        failed = grid.calls > 1
+        if failed and fault.must_be_said not in said + grid.logs():
+            return [f"nowhere is said {fault.must_be_said!r}", *grid.complaints(self.grid)]
         return grid.complaints(self.grid)
 
 
@@ -135,18 +155,38 @@ def campaign(
     known = {(outcome.fault, outcome.stack, outcome.moment) for outcome in done}
     model = make_model(folder)
     for stack in stacks:
-        wanted = [
-            (k, m) for m in range(moments) for k in kinds if stack in k.stacks and (k.name, stack, m) not in known
-        ]
-        if not wanted:
+        wanted = {
+            kind: [moment for moment in range(moments) if (kind.name, stack, moment) not in known]
+            for kind in kinds
+            if stack in kind.stacks
+        }
+        if not any(wanted.values()):
             continue
         unbroken = Unbroken(stack, model, folder)
         with ThreadPoolExecutor(at_once) as pool:
-            for future in as_completed([pool.submit(unbroken.hit, *each) for each in wanted]):
-                outcome = future.result()
+            for hits in _hit_all(pool, at_once, unbroken, wanted):
                 with open(file, "a", encoding="utf-8") as out:
-                    out.write(json.dumps(asdict(outcome)) + "\n")
-                yield outcome
+                    out.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in hits)
+                yield from hits
+
+
+def _hit_all(
+    pool: ThreadPoolExecutor, at_once: int, unbroken: Unbroken, wanted: dict[type[Fault], list[int]]
+) -> Iterator[list[Outcome]]:
+    """The outcomes of grid after grid, so many at once, the kinds in turn, until all moments have been."""
+    running = {}
+    left = {kind: list(moments) for kind, moments in wanted.items() if moments}
+    while left or running:
+        while left and len(running) < at_once:
+            kind = next(iter(left))
+            moments = left.pop(kind)
+            running[pool.submit(unbroken.hit, kind, moments[:IN_A_ROW])] = kind, moments
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            kind, moments = running.pop(future)
+            yield future.result()
+            if rest := moments[len(future.result()) :]:
+                left[kind] = rest
 
 
 def table(outcomes: Iterable[Outcome]) -> str:

@@ -40,6 +40,7 @@ class FaultyGrid(Project):
         super().__init__(folder, PROJECT)
         self.stack = stack
         self.snakemake_: subprocess.Popen | None = None
+        self.calls = 0
         self.environment = os.environ | SECRETS
         training = {**SMALL["training"], "steps": STEPS[stack], "checkpoint_every": 2}
         self.write(
@@ -57,6 +58,7 @@ class FaultyGrid(Project):
 
     def start(self) -> None:
         """Snakemake in the background, in a process group of its own, as a terminal gives it."""
+        self.calls += 1
         with open(self.log, "ab") as log:
             self.snakemake_ = self.popen(
                 "--cores", "1", stdout=log, stderr=log, env=self.environment, start_new_session=True

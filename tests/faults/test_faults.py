@@ -32,14 +32,14 @@ def outcomes(pool, unbroken):
     """An outcome to wait for, per kind."""
 
     def hit(kind):
-        return unbroken[kind.stacks[0]].result().hit(kind, moment=0)
+        return unbroken[kind.stacks[0]].result().hit(kind, moments=[0])
 
     return {kind: pool.submit(hit, kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_same_command_finishes_a_grid_that_was_hit_as_the_unbroken_one(kind, outcomes):
-    outcome = outcomes[kind].result()
+    [outcome] = outcomes[kind].result()
     if outcome.outcome.startswith("skipped"):
         pytest.skip(outcome.outcome)
     assert outcome.good, outcome
