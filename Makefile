@@ -45,7 +45,7 @@ study: $(STAMP)
 	sed '/^## Columns/,$$d' results/study/verdict.md
 
 test: lint
-	$(BIN)/python -m pytest --doctest-modules tests/unit $(DOCTESTS)
+	$(BIN)/python -m pytest -n auto --doctest-modules tests/unit $(DOCTESTS)
 	$(BIN)/python -m pytest tests/integration tests/slurm tests/faults
 
 faults: $(STAMP)
