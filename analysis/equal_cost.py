@@ -78,10 +78,8 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
     """
     names = benchmarks(pd.DataFrame([run.summary for run in runs if run.summary]))
     qualities = {"reward": "reward", **{name: f"accuracy_{name}" for name in names}}
-    ends, kept = (
-        ["wall_s", *qualities.values()],
-        [name for name in names if any(len(accuracy_curve(run, name)) for run in runs)],
-    )
+    ends = ["wall_s", *qualities.values()]
+    kept = [name for name in names if any(len(accuracy_curve(run, name)) for run in runs)]
     rows = []
     for section, arms in arms_by_cell(runs).items():
         cell = _cell_rows(section, arms, ends, kept)

@@ -159,26 +159,28 @@ def _reward_caption(data: pd.DataFrame) -> str:
     )
 
 
-def _accuracy_caption(data: pd.DataFrame) -> str:
+def _over_seeds(data: pd.DataFrame) -> str:
     seeds = data["seeds"].max()
-    over = f"mean over up to {seeds} seeds, bars are standard errors over them" if seeds > 1 else "one seed"
+    return f"mean over up to {seeds} seeds, bars are standard errors" if seeds > 1 else "one seed"
+
+
+def _accuracy_caption(data: pd.DataFrame) -> str:
     return (
         f"Accuracy on {data['benchmark'].iloc[0]} of the models kept on the way and of the last one, against the time "
-        f"spent in training steps ({over}). Higher and further left is better."
+        f"spent in training steps ({_over_seeds(data)}). Higher and further left is better."
     )
 
 
 def _pareto_caption(data: pd.DataFrame) -> str:
     measure = data["measure"].iloc[0]
     what = "Training reward (mean of the last 10 steps)" if measure == REWARD else f"Final accuracy on {measure}"
-    seeds, noise = data["seeds"].max(), data["problems_se"].mean()
-    over = f"mean over up to {seeds} seeds, bars are standard errors" if seeds > 1 else "one seed"
+    noise = data["problems_se"].mean()
     limits = "" if pd.isna(noise) else f" Over its problems, each accuracy has a standard error of {noise:.3f}."
     front = _names(data.loc[data["on_front"], "group"])
     absent = data.loc[data["hours"].isna() | data["accuracy"].isna(), "group"]
     lacking = f" Not shown, for lack of a finished run with this measure: {_names(absent)}." if len(absent) else ""
     return (
-        f"{what} against training time ({over}). On the Pareto front (grey line), where no "
+        f"{what} against training time ({_over_seeds(data)}). On the Pareto front (grey line), where no "
         f"other arm is both as fast and as good: {front}.{limits}{lacking}"
     )
 

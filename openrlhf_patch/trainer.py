@@ -109,8 +109,7 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             rollout.vllm_kl = self.experience_maker.vllm_kl
             rollout.optimizer_steps = status["optimizer_steps"] - before["optimizer_steps"]
         self.trace.append(rollout.record(self.controller))
-        every = self.run.training.keep_model_every
-        if every and rollout.step % every == 0 and rollout.step < self.run.training.steps:
+        if self.run.training.keeps_model(rollout.step):
             with folder_atomically(self.kept / str(rollout.step)) as temporary:
                 ray.get(self.actor_model_group.async_run_method("keep_model", folder=str(temporary)))
         return status, global_step + 1

@@ -113,6 +113,10 @@ class TrainingConfig(Strict):
         None, ge=1, description="Rollouts between models that are kept and evaluated beside the last; none: only that."
     )
 
+    def keeps_model(self, rollouts: int) -> bool:
+        """Whether the model is kept after so many rollouts; the last one is the run's model anyway."""
+        return bool(self.keep_model_every) and rollouts % self.keep_model_every == 0 and rollouts < self.steps
+
     def prompts_at(self, size: int) -> int:
         """Prompts per rollout at a group size."""
         return self.samples_per_step // size if self.hold == "samples" else self.prompts_per_step

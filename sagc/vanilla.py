@@ -28,7 +28,7 @@ from sagc.errors import UserError
 from sagc.progress import Progress
 from sagc.rewards import reward_function
 from sagc.run_folder import RunFolder, folder_atomically
-from sagc.sections import AlgorithmConfig
+from sagc.sections import AlgorithmConfig, TrainingConfig
 from sagc.trace import StepRecord, TraceWriter
 from sagc.trl import SagcGRPOTrainer
 
@@ -82,7 +82,7 @@ def train(
         )
         trainer.remove_callback(PrinterCallback)
         if main and run.training.keep_model_every:
-            trainer.add_callback(_KeepModel(trainer, folder.kept(run.hash), run.training.keep_model_every))
+            trainer.add_callback(_KeepModel(trainer, folder.kept(run.hash), run.training))
         if not finished:  # the stock trainer would do one more step
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if main:
@@ -129,14 +129,14 @@ class _SaveTrace(TrainerCallback):
 
 
 class _KeepModel(TrainerCallback):
-    """Keeps the model of every so many rollouts but the last, whose model the run keeps anyway."""
+    """Keeps the models on the way that the config asks for."""
 
-    def __init__(self, trainer: SagcGRPOTrainer, folder: Path, every: int):
-        self.trainer, self.folder, self.every = trainer, folder, every
+    def __init__(self, trainer: SagcGRPOTrainer, folder: Path, training: TrainingConfig):
+        self.trainer, self.folder, self.training = trainer, folder, training
 
     def on_step_end(self, args, state, control, **kwargs):
-        rollouts, rest = divmod(state.global_step, self.trainer.optimizer_steps_per_rollout)
-        if rest == 0 and rollouts % self.every == 0 and state.global_step < state.max_steps:
+        rollouts, rest = divmod(state.global_step, self.training.optimizer_steps)
+        if rest == 0 and self.training.keeps_model(rollouts):
             with folder_atomically(self.folder / str(rollouts)) as temporary:
                 self.trainer.save_model(str(temporary))
 
