@@ -16,6 +16,8 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from sagc.tiny.warm_start import WarmStartSettings, warm_start
 from tests.faults.grid import POLL_S, FaultyGrid
 from tests.faults.kinds import Fault, Missed, Unable
@@ -48,7 +50,7 @@ class Unbroken:
 
     def __init__(self, stack: str, model: Path, folder: Path):
         self.stack, self.model, self.folder = stack, model, folder
-        self.grid = FaultyGrid(_empty(folder / f"unbroken-{stack}"), stack, model)
+        self.grid = FaultyGrid(empty(folder / f"unbroken-{stack}"), stack, model)
         seen: dict[str, list[float]] = {}
         started = time.monotonic()
         self.grid.start()
@@ -68,7 +70,7 @@ class Unbroken:
         started, fault = time.monotonic(), kind(random.Random(name).getrandbits(32))
         places = [random.Random(f"{kind.__name__}-{self.stack}-{moment}").random() for moment in moments]
         while True:
-            grid, hits = FaultyGrid(_empty(self.folder / name), self.stack, self.model), []
+            grid, hits = FaultyGrid(empty(self.folder / name), self.stack, self.model), []
             try:
                 fault.prepare(grid)
                 ended = self._strike_on(grid, fault, places, hits)
@@ -219,7 +221,11 @@ def _last(log: Path) -> str:
     return (said or ["it said nothing"])[-1]
 
 
-def _empty(folder: Path) -> Path:
+def empty(folder: Path) -> Path:
+    """The folder, new; what a campaign that was killed has mounted there goes with its files."""
+    for place in psutil.disk_partitions(all=True):
+        if Path(place.mountpoint).is_relative_to(folder):
+            subprocess.run(["umount", "--lazy", place.mountpoint], check=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

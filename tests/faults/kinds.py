@@ -103,7 +103,7 @@ class FullDisk(Fault):
 
     def prepare(self, grid):
         grid.results.mkdir()
-        _mount("-t", "tmpfs", "-o", f"size={self.megabytes}m", "tmpfs", str(grid.results))
+        mount("-t", "tmpfs", "-o", f"size={self.megabytes}m", "tmpfs", str(grid.results))
 
     def hit(self, grid):
         with open(grid.results / ".ballast", "wb", buffering=0) as file:
@@ -128,12 +128,12 @@ class ReadOnly(Fault):
 
     def prepare(self, grid):
         grid.results.mkdir()
-        _mount("--bind", str(grid.results), str(grid.results))  # to see whether it can be
+        mount("--bind", str(grid.results), str(grid.results))  # to see whether it can be
         self.mend(grid)
 
     def hit(self, grid):
-        _mount("--bind", str(grid.results), str(grid.results))
-        _mount("-o", "remount,bind,ro", str(grid.results))
+        mount("--bind", str(grid.results), str(grid.results))
+        mount("-o", "remount,bind,ro", str(grid.results))
 
     def mend(self, grid):
         subprocess.run(["umount", "--lazy", str(grid.results)], check=False, capture_output=True)
@@ -221,7 +221,8 @@ class SecondCall(Fault):
             raise AssertionError(f"the second call was not refused: {second.stderr[-2000:]}")
 
 
-def _mount(*arguments: str) -> None:
+def mount(*arguments: str) -> None:
+    """mount(8); Unable where this machine does not let us."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise Unable(f"nothing can be mounted here: {done.stderr.strip()}")

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.faults.campaign import Unbroken, make_model
+from tests.faults.campaign import Unbroken, empty, make_model
 from tests.faults.grid import FaultyGrid, different
-from tests.faults.kinds import KINDS, ReadOnly, Unable
+from tests.faults.kinds import KINDS, ReadOnly, Unable, mount
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +89,13 @@ def test_results_that_are_read_only_from_the_start_are_one_sentence(pool, unbrok
     assert done.returncode != 0
     errors = [line for line in done.stderr.splitlines() if "Error" in line]
     assert errors == ["Error: results cannot be written to: Read-only file system"]
+
+
+def test_what_a_killed_campaign_has_mounted_is_not_in_the_way_of_the_next(tmp_path):
+    (tmp_path / "grid/results").mkdir(parents=True)
+    try:
+        mount("-t", "tmpfs", "tmpfs", str(tmp_path / "grid/results"))
+    except Unable as reason:
+        pytest.skip(str(reason))
+    assert list(empty(tmp_path / "grid").iterdir()) == []
+    (tmp_path / "grid").rmdir()
