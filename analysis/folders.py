@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-NOT_RUNS = ("checkpoints", "model", "models")  # hold copies of traces, and configs of models
+NOT_RUNS = ("checkpoints", "kept", "model", "models")  # hold copies of traces, and configs of models
 
 
 def find_runs(results: Path) -> tuple[list[Path], list[str]]:

@@ -109,7 +109,8 @@ def test_runs_may_lie_anywhere(tmp_path):
 
 def test_copies_in_checkpoints_and_models_are_no_runs(tmp_path):
     run = make_run(tmp_path, "16", steps=2)
-    for copy in (run / "checkpoints" / "abc", run / "model", tmp_path / "models" / "tiny"):
+    places = run / "checkpoints" / "abc", run / "kept" / "abc" / "10", run / "model", tmp_path / "models" / "tiny"
+    for copy in places:
         copy.mkdir(parents=True)
         (copy / "config.json").write_bytes((run / "config.json").read_bytes())
         (copy / "trace.jsonl").write_bytes((run / "trace.jsonl").read_bytes())
