@@ -13,6 +13,7 @@ import ray
 from openrlhf_patch import cpu
 from openrlhf_patch.clock import say
 from openrlhf_patch.job import Spec
+from openrlhf_patch.liveness import EngineWatch
 from openrlhf_patch.processes import die_with_parent
 from sagc.config import RunConfig
 from sagc.sections import OpenRLHFProfile
@@ -51,15 +52,16 @@ def execute(job, flags: list[str], ray_folder: str, trainer: type | None = None,
     start_ray(job.run.openrlhf, ray_folder)
     say("Ray is up")
     try:
-        put_in_place(job, trainer or GroupTrainer, policy or PolicyActor)
-        sys.argv = [CLI, *flags]
-        runpy.run_module(CLI, run_name="__main__", alter_sys=True)
+        with EngineWatch() as watch:
+            put_in_place(job, trainer or GroupTrainer, policy or PolicyActor, watch)
+            sys.argv = [CLI, *flags]
+            runpy.run_module(CLI, run_name="__main__", alter_sys=True)
         say("trained")
     finally:
         ray.shutdown()
 
 
-def put_in_place(job, trainer: type, policy: type) -> None:
+def put_in_place(job, trainer: type, policy: type, watch: EngineWatch) -> None:
     """Our classes under the names that the CLI imports when it runs."""
     import openrlhf.trainer.ppo_trainer
     import openrlhf.trainer.ray.launcher
@@ -74,6 +76,7 @@ def put_in_place(job, trainer: type, policy: type) -> None:
     modules.ray.ppo_actor.PolicyModelActor = ray.remote(num_gpus=1)(policy)
     modules.ray.launcher.ReferenceModelActor = ray.remote(num_gpus=1)(ReferenceActor)
     modules.ray.vllm_engine.RolloutRayActor = ray.remote(RolloutActor)
+    modules.ray.create_vllm_engines = watch.watching(modules.ray.vllm_engine.create_vllm_engines)
 
 
 def start_ray(profile: OpenRLHFProfile, folder: str) -> None:

@@ -1,10 +1,17 @@
-"""OpenRLHF's vLLM actor, which also says whether a group's rewards differ. Runs in the Ray worker of a vLLM engine."""
+"""OpenRLHF's vLLM actor, which also says whether a group's rewards differ, and when its engine is dead.
+
+Runs in the Ray worker of a vLLM engine.
+"""
+
+import asyncio
 
 from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 
 from openrlhf_patch import cpu
 from openrlhf_patch.clock import say
 from openrlhf_patch.prompts import EQUAL, INFORMATIVE
+
+LOOK_S = 1.0  # seconds between looks at the engine
 
 
 class RolloutActor(RolloutRayActor.__ray_metadata__.modified_class.__ray_actor_class__):
@@ -21,6 +28,12 @@ class RolloutActor(RolloutRayActor.__ray_metadata__.modified_class.__ray_actor_c
             options = engine_arguments(options)
         await super().__init__(*arguments, **options)
         say("vLLM is up")
+
+    async def until_dead(self) -> None:
+        """Never returns; raises vLLM's error once the engine's process has ended."""
+        while True:
+            await self.llm.check_health()
+            await asyncio.sleep(LOOK_S)
 
     async def generate_responses(self, *arguments, **options):
         responses = await super().generate_responses(*arguments, **options)

@@ -120,6 +120,8 @@ UPSTREAM = (
         cpu=True,
     ),
     Upstream(ENGINE, "RolloutRayActor.__init__", "subclassed: on a CPU, another worker extension"),
+    Upstream("openrlhf.trainer.ray", "create_vllm_engines", "wrapped: the engines that it returns are watched"),
+    Upstream("vllm.v1.engine.async_llm", "AsyncLLM.check_health", "says whether an engine's process has ended"),
     Upstream(
         ENGINE,
         "RolloutRayActor.generate_responses",

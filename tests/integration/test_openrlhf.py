@@ -423,3 +423,25 @@ def test_a_failed_start_says_why_and_leaves_nothing(tmp_path, openrlhf, tiny_mod
     assert failed.returncode == 1
     assert "OpenRLHF ended with exit status 1" in failed.stderr and "openrlhf.log" in failed.stderr
     assert not (folder / "model").exists()
+
+
+def vllm_engines() -> set[psutil.Process]:
+    processes = psutil.process_iter(["cmdline"])
+    return {process for process in processes if "VLLM::" in " ".join(process.info["cmdline"] or [])}
+
+
+def test_an_engine_that_dies_before_the_first_rollout_ends_the_run_and_is_its_error(
+    tmp_path, openrlhf, tiny_model, tiny_data
+):
+    """At that time the policy waits for the engine, and would for five minutes."""
+    folder = tmp_path / "run"
+    command = train_command(openrlhf("grpo", 4), folder, tiny_model, tiny_data / "train.jsonl")
+    others = vllm_engines()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: vllm_engines() - others, seconds=240)
+    for engine in vllm_engines() - others:
+        engine.kill()
+    _, said = process.communicate(timeout=240)
+    assert process.returncode == 1
+    assert "OpenRLHF ended with exit status 1: " in said and "EngineDiedError: a vLLM engine died: " in said
+    assert not (folder / "model").exists()

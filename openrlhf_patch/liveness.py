@@ -1,0 +1,57 @@
+"""The driver's watch over vLLM's engines: the death of one ends the run at once, and is its error.
+
+Upstream sees it when it next asks that engine for something. When it sets up the weight sync, it asks and does not wait
+for the answer: the policy then waits five minutes for an engine that is not there, and fails with an error about the
+store in which they were to meet.
+"""
+
+import _thread
+import threading
+from collections.abc import Callable, Sequence
+
+import ray
+
+
+class EngineDiedError(RuntimeError):
+    """An engine did not start, or has ended; the message is the last line of its error."""
+
+
+class EngineWatch:
+    """Context of the training, in the driver's main thread, which is interrupted when an engine dies.
+
+    Raises
+    ------
+    EngineDiedError
+        In the place of that interrupt.
+    """
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.over = False
+
+    def __enter__(self) -> "EngineWatch":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.over = True
+        if kind is KeyboardInterrupt and self.error is not None:
+            said = [line.strip() for line in str(self.error).splitlines() if line.strip()]
+            raise EngineDiedError(f"a vLLM engine died: {(said or [type(self.error).__name__])[-1]}") from self.error
+
+    def watching(self, create: Callable[..., list]) -> Callable[..., list]:
+        """Upstream's `create_vllm_engines`, whose engines are watched from their creation on."""
+
+        def created(*arguments, **options) -> list:
+            engines = create(*arguments, **options)
+            threading.Thread(target=self._watch, args=(engines,), daemon=True).start()
+            return engines
+
+        return created
+
+    def _watch(self, engines: Sequence) -> None:
+        try:
+            ray.get([engine.until_dead.remote() for engine in engines])
+        except Exception as error:  # whatever Ray and vLLM raise; at the end also that Ray is shut down
+            if not self.over:
+                self.error = error
+                _thread.interrupt_main()
