@@ -23,21 +23,25 @@ def test_the_embedded_task_is_scored_as_in_training():
     assert scored["accuracy"] == reward_function("tiny")([problem.prompt] * 4, responses, answer=[problem.answer] * 4)
 
 
-def test_mathematics_is_compared_and_whatever_goes_wrong_is_counted(monkeypatch):
-    monkeypatch.setattr("sagc.math_answers.TIMEOUT_S", 3.0)
+def test_mathematics_is_compared_whatever_is_around_it():
     responses = [
         r"so it is $\boxed{070}$",
         "The answer is 71.",
         "",
         "no idea",
         "x" * 100_000,
-        r"$\boxed{9^{9^{9^{9}}}}$",  # hangs the parser
         "70 " * 40_000 + "and therefore 70",
     ]
     scored = score_math({"problem": "?", "answer": "70"}, [responses])
-    assert scored["accuracy"] == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
-    assert scored["extracted"] == ["70", "71", None, None, None, None, "70"]
-    assert scored["unchecked"] == [False] * 5 + [True, False]
+    assert scored["accuracy"] == [1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    assert scored["extracted"] == ["70", "71", None, None, None, "70"]
+    assert scored["unchecked"] == [False] * 6
+
+
+def test_mathematics_that_hangs_the_parser_is_counted(monkeypatch):
+    monkeypatch.setattr("sagc.math_answers.TIMEOUT_S", 3.0)
+    scored = score_math({"problem": "?", "answer": "70"}, [[r"$\boxed{9^{9^{9^{9}}}}$"]])
+    assert scored == {"accuracy": [0.0], "extracted": [None], "unchecked": [True]}
 
 
 def test_a_reference_answer_that_is_no_mathematics_is_counted():
