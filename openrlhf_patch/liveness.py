@@ -6,10 +6,16 @@ store in which they were to meet.
 """
 
 import _thread
+import signal
 import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 import ray
+
+# Ray's calls end early for a KeyboardInterrupt alone. SIGINT cannot be what brings it, as it is ignored in a command
+# that a script starts in the background; this signal has no other use here, and none is really sent.
+INTERRUPT = signal.SIGURG
 
 
 class EngineDiedError(RuntimeError):
@@ -30,10 +36,12 @@ class EngineWatch:
         self.over = False
 
     def __enter__(self) -> "EngineWatch":
+        self.previous = signal.signal(INTERRUPT, self._interrupt)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.over = True
+        signal.signal(INTERRUPT, self.previous)
         if kind is KeyboardInterrupt and self.error is not None:
             said = [line.strip() for line in str(self.error).splitlines() if line.strip()]
             raise EngineDiedError(f"a vLLM engine died: {(said or [type(self.error).__name__])[-1]}") from self.error
@@ -54,4 +62,8 @@ class EngineWatch:
         except Exception as error:  # whatever Ray and vLLM raise; at the end also that Ray is shut down
             if not self.over:
                 self.error = error
-                _thread.interrupt_main()
+                _thread.interrupt_main(INTERRUPT)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.error is not None:
+            raise KeyboardInterrupt

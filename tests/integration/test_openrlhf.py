@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -433,11 +434,13 @@ def vllm_engines() -> set[psutil.Process]:
 def test_an_engine_that_dies_before_the_first_rollout_ends_the_run_and_is_its_error(
     tmp_path, openrlhf, tiny_model, tiny_data
 ):
-    """At that time the policy waits for the engine, and would for five minutes."""
+    """The policy then waits for it, and would for five minutes. The command is as in the background of a script,
+    where SIGINT is ignored."""
     folder = tmp_path / "run"
     command = train_command(openrlhf("grpo", 4), folder, tiny_model, tiny_data / "train.jsonl")
     others = vllm_engines()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    background = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **background)
     wait_until(lambda: vllm_engines() - others, seconds=240)
     for engine in vllm_engines() - others:
         engine.kill()
