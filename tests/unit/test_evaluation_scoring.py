@@ -40,8 +40,9 @@ def test_mathematics_is_compared_whatever_is_around_it():
 
 def test_mathematics_that_hangs_the_parser_is_counted(monkeypatch):
     monkeypatch.setattr("sagc.math_answers.TIMEOUT_S", 3.0)
-    scored = score_math({"problem": "?", "answer": "70"}, [[r"$\boxed{9^{9^{9^{9}}}}$"]])
-    assert scored == {"accuracy": [0.0], "extracted": [None], "unchecked": [True]}
+    responses = ["71", r"$\boxed{9^{9^{9^{9}}}}$", "70"]
+    scored = score_math({"problem": "?", "answer": "70"}, [responses])
+    assert scored == {"accuracy": [0.0, 0.0, 1.0], "extracted": ["71", None, "70"], "unchecked": [False, True, False]}
 
 
 def test_a_reference_answer_that_is_no_mathematics_is_counted():
