@@ -50,7 +50,7 @@ class Unbroken:
 
     def __init__(self, stack: str, model: Path, folder: Path):
         self.stack, self.model, self.folder = stack, model, folder
-        self.grid = FaultyGrid(empty(folder / f"unbroken-{stack}"), stack, model)
+        self.grid = FaultyGrid(_empty(folder / f"unbroken-{stack}"), stack, model)
         seen: dict[str, list[float]] = {}
         started = time.monotonic()
         self.grid.start()
@@ -70,7 +70,7 @@ class Unbroken:
         started, fault = time.monotonic(), kind(random.Random(name).getrandbits(32))
         places = [random.Random(f"{kind.__name__}-{self.stack}-{moment}").random() for moment in moments]
         while True:
-            grid, hits = FaultyGrid(empty(self.folder / name), self.stack, self.model), []
+            grid, hits = FaultyGrid(_empty(self.folder / name), self.stack, self.model), []
             try:
                 fault.prepare(grid)
                 ended = self._strike_on(grid, fault, places, hits)
@@ -85,8 +85,7 @@ class Unbroken:
             finally:
                 grid.end()
                 _keep(grid, self.folder / "failed" / name)
-                fault.clean(grid)
-                shutil.rmtree(grid.folder, ignore_errors=True)
+                remove(grid.folder)
             if outcome == GOOD or outcome.startswith("skipped"):
                 shutil.rmtree(self.folder / "failed" / name, ignore_errors=True)
             seconds = (time.monotonic() - started) / max(1, len(hits))
@@ -222,12 +221,16 @@ def _last(log: Path) -> str:
     return (said or ["it said nothing"])[-1]
 
 
-def empty(folder: Path) -> Path:
-    """The folder, new; what a campaign that was killed has mounted there goes with its files."""
+def remove(folder: Path) -> None:
+    """A folder, whatever a fault has mounted in it, and a campaign that was killed has left mounted."""
     for place in psutil.disk_partitions(all=True):
         if Path(place.mountpoint).is_relative_to(folder):
             subprocess.run(["umount", "--lazy", place.mountpoint], check=True)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _empty(folder: Path) -> Path:
+    remove(folder)
     folder.mkdir(parents=True)
     return folder
 

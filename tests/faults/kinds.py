@@ -48,9 +48,6 @@ class Fault:
     def mend(self, grid: FaultyGrid) -> None:
         """After Snakemake has ended."""
 
-    def clean(self, grid: FaultyGrid) -> None:
-        """When all is over, however it went."""
-
 
 class _Kill(Fault):
     """SIGKILL of a process of a phase, a random one where there are several."""
@@ -115,9 +112,6 @@ class FullDisk(Fault):
 
     def mend(self, grid):
         (grid.results / ".ballast").unlink(missing_ok=True)
-
-    def clean(self, grid):
-        subprocess.run(["umount", "--lazy", str(grid.results)], check=True)
 
 
 class ReadOnly(Fault):
