@@ -173,7 +173,9 @@ def typical_step(seen: dict, after: dict) -> float:
 
 
 @pytest.mark.parametrize(("algorithm", "actors"), [("grpo", 1), ("dapo", 2)])
-def test_the_group_size_changes_between_steps(tmp_path, openrlhf, tiny_model, tiny_data, algorithm, actors):
+def test_the_group_size_changes_between_steps_and_vllm_has_the_new_weights(
+    tmp_path, openrlhf, tiny_model, tiny_data, algorithm, actors
+):
     """Numbers of samples and updates, gradients against plain torch, weight sync.
 
     One arm holds the samples fixed and has a KL term, the other holds the prompts fixed, has two gloo processes, a

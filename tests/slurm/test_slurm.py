@@ -121,7 +121,7 @@ def end(snakemake: subprocess.Popen) -> None:
         snakemake.wait(60)
 
 
-def test_a_grid_of_two_runs_goes_through_slurm(grid, slurm):
+def test_a_grid_of_two_runs_goes_through_a_slurm_without_accounting(grid, slurm):
     """Partition, GPUs, memory and time of every job as profile and config say."""
     asked = ("Partition", "TresPerJob", "MinMemoryNode", "TimeLimit", "Requeue", "JobState")
     shown = {rule: [tuple(job.get(name) for name in asked) for job in found] for rule, found in grid.jobs.items()}

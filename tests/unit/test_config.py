@@ -47,7 +47,6 @@ def put(raw, path, value):
         ("grid.groups", [True], "grid.groups.0 is True: a group is a size, or the name of a controller"),
         ("grid.groups", [4.5], "grid.groups.0 is 4.5: a group is a size, or the name of a controller"),
         ("grid.groups", ["a/b"], "grid.groups.0 is 'a/b': a group is a size, or the name of a controller"),
-        ("grid.groups", [1], "group 1: group_size must be an integer of at least 2"),
         ("grid.stacks", ["trl"], "grid.stacks.0 is 'trl': input should be 'vanilla' or 'openrlhf'"),
         ("grid.models", ["big"], "unknown model 'big'; models are tiny"),
         ("grid.algorithms", ["ppo"], "unknown algorithm 'ppo'; algorithms are grpo"),
@@ -93,14 +92,30 @@ def test_each_mistake_has_its_sentence(minimal, path, value, sentence):
     assert refusal(minimal, source="my.yaml").startswith(f"my.yaml: {sentence}")
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        ("grid.groups", [1], "group 1: group_size"),
+        ("controllers.sagc", {"ladder": [1, 4]}, "controllers.sagc: ladder[0]"),
+        ("controllers.sagc-robust", {"ladder": [1, 4]}, "controllers.sagc-robust: ladder[0]"),
+    ],
+)
+def test_a_group_of_one_has_no_baseline_and_is_refused(minimal, path, value, where):
+    put(minimal, path, value)
+    put(minimal, "straggler.tau", 1.5)
+    assert f"{where} must be an integer of at least 2 (a group's baseline needs two responses)" in refusal(minimal)
+
+
 @pytest.mark.parametrize("raw", [None, [], "results", 3])
 def test_a_config_is_a_mapping(raw):
     assert "must be a mapping of keys to values" in refusal(raw)
 
 
 def test_the_samples_per_step_are_a_multiple_of_every_size(minimal):
-    minimal["training"] = {"hold": "samples", "samples_per_step": 28}
-    assert refusal(minimal).endswith("training.samples_per_step is 28, which is no multiple of group size 8")
+    for samples, size in [(8, 16), (28, 8)]:
+        minimal["training"] = {"hold": "samples", "samples_per_step": samples}
+        said = f"training.samples_per_step is {samples}, which is no multiple of group size {size}"
+        assert refusal(minimal).endswith(said)
     minimal["training"]["samples_per_step"] = 16 * 12  # the robust ladder has 12
     assert validate_grid(minimal)
 
