@@ -29,7 +29,7 @@ cpu.install()
 from openrlhf.trainer.ppo_trainer import PPOTrainer  # noqa: E402
 from openrlhf.trainer.ppo_utils.experience import Experience  # noqa: E402
 
-from openrlhf_patch.checkpoints import FOLDER  # noqa: E402
+from openrlhf_patch.checkpoints import FOLDER, STEP, make_room  # noqa: E402
 from openrlhf_patch.clock import say  # noqa: E402
 from openrlhf_patch.experience import GroupExperienceMaker, fill_up  # noqa: E402
 from openrlhf_patch.flags import micro_batch_size  # noqa: E402
@@ -138,9 +138,12 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
 
     def save_logs_and_checkpoints(self, global_step: int, logs_dict=None, client_states=None) -> None:
         client_states = {**(client_states or {}), "controller": self.controller.state_dict()}
+        checkpoints, saves = Path(self.args.ckpt.path), global_step % self.args.ckpt.save_steps == 0
+        if saves:
+            make_room(checkpoints)
         super().save_logs_and_checkpoints(global_step, logs_dict, client_states)
-        if global_step % self.args.ckpt.save_steps == 0:
-            folder = Path(self.args.ckpt.path) / FOLDER / f"global_step{global_step}"
+        if saves:
+            folder = checkpoints / FOLDER / f"{STEP}{global_step}"
             shutil.copyfile(self.trace.path, folder / "trace.jsonl")
             seal(folder)
 

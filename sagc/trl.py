@@ -37,7 +37,7 @@ import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import TrainerCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
@@ -388,10 +388,17 @@ class SagcGRPOTrainer(GRPOTrainer):
         self.rollouts = state["rollouts"]
 
     def _save_checkpoint(self, model, trial):
-        super()._save_checkpoint(model, trial)
+        # The stock trainer would remove the oldest by time stamp: the new one, after the clock was set back.
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self.args.save_total_limit = limit
         if self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            (folder / STATE_FILE).write_text(json.dumps(self.state_dict()), encoding="utf-8")
+            folder = Path(self._get_output_dir(trial=trial))
+            state = folder / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}" / STATE_FILE
+            state.write_text(json.dumps(self.state_dict()), encoding="utf-8")
+            rotate_checkpoints(str(folder), limit, self.state.best_model_checkpoint)  # the oldest by number
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)

@@ -220,6 +220,14 @@ def test_the_group_size_changes_between_steps_and_vllm_has_the_new_weights(
     assert rows == drawn if algorithm == "grpo" else sorted(rows) == sorted(drawn)
 
 
+def test_the_last_two_checkpoints_are_kept_though_the_clock_is_set_back(tmp_path, openrlhf, tiny_model, tiny_data):
+    """Upstream goes by time stamps, and would have removed the second when it wrote the third."""
+    run = openrlhf("grpo", 2, steps=3, prompts_per_step=4, checkpoint_every=1)
+    run_scripted(run, tmp_path, tiny_model, tiny_data / "train.jsonl", "2", "--clock-back")
+    left = tmp_path.glob("checkpoints/_actor/global_step*")
+    assert sorted(path.name for path in left) == ["global_step2", "global_step3"]
+
+
 def test_vllm_drifts_from_the_policy_when_it_gets_no_new_weights(tmp_path, openrlhf, tiny_model, tiny_data):
     """And the reference model of a KL term stays the starting model."""
     run = openrlhf("grpo", 8, kl_coef=0.1, steps=6, prompts_per_step=8, micro_batches=1, learning_rate=2e-3)

@@ -584,6 +584,20 @@ def test_a_resumed_run_gives_the_trace_of_an_unbroken_one(tmp_path, model, token
     assert all(torch.equal(end[name], end_resumed[name]) for name in end)
 
 
+def test_the_last_two_checkpoints_are_kept_though_the_clock_is_set_back(tmp_path, model, tokenizer):
+    """The stock trainer goes by time stamps, and would have removed the new one before it was complete."""
+
+    def set_back(record):
+        for path in tmp_path.glob("checkpoint-*"):
+            later = path.stat().st_mtime + 3600
+            os.utime(path, (later, later))
+
+    arguments = config(tmp_path, max_steps=4, save_strategy="steps", save_steps=1, save_total_limit=2)
+    trainer_of(model, tokenizer, arguments, StaticGroupSize(4), on_step=set_back).train()
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-4"]
+    assert all((tmp_path / name / "sagc_state.json").exists() for name in ("checkpoint-3", "checkpoint-4"))
+
+
 def test_two_processes_train_as_one(tmp_path):
     """Same groups, same controller decisions and same weights under accelerate with two processes over gloo."""
     results = {}

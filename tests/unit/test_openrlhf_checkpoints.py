@@ -1,6 +1,9 @@
 """openrlhf_patch.checkpoints: after a kill at any moment, the last whole checkpoint is found, and no later one left."""
 
-from openrlhf_patch.checkpoints import restore
+import os
+import time
+
+from openrlhf_patch.checkpoints import make_room, restore
 from sagc.checkpoints import seal
 from sagc.run_folder import RunFolder
 
@@ -46,3 +49,13 @@ def test_a_damaged_checkpoint_is_removed_and_the_one_before_it_is_used(tmp_path)
     (root / "_actor" / "global_step20" / "weights").write_text("2")
     assert restore(root, folder) == 10
     assert folder.trace.read_text() == "line\n" * 10
+
+
+def test_the_last_checkpoint_is_kept_after_the_clock_was_set_back(tmp_path):
+    root, later = tmp_path / "checkpoints" / "hash", time.time() + 3600
+    make_room(root)  # before the first one
+    for step in (9, 10):
+        checkpoint(root, step)
+    os.utime(root / "_actor" / "global_step9", (later, later))
+    make_room(root)
+    assert [path.name for path in (root / "_actor").iterdir()] == ["global_step10"]
