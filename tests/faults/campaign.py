@@ -1,8 +1,8 @@
 """Many moments of many faults, two grids at a time, with a table at the end.
 
-A grid is hit several times in a row by one kind of fault, with the same command after each, until it is finished or
-has had its share: starting takes longer than all the rest, and trouble does come twice. What is done is kept, and a
-campaign that was stopped goes on where it was.
+A grid is hit several times in a row by one kind of fault, until it is finished or has had its share, with the same
+command after each that ended the call: starting takes longer than all the rest, and trouble does come twice. What is
+done is kept, and a campaign that was stopped goes on where it was.
 """
 
 import json
@@ -68,7 +68,10 @@ class Unbroken:
         finished by the same command. At least the first of the moments is in the outcomes."""
         name = f"{kind.__name__}-{self.stack}-{moments[0]}"
         started, fault = time.monotonic(), kind(random.Random(name).getrandbits(32))
-        places = [random.Random(f"{kind.__name__}-{self.stack}-{moment}").random() for moment in moments]
+        at = {moment: random.Random(f"{kind.__name__}-{self.stack}-{moment}").random() for moment in moments}
+        if not fault.ends_the_call:
+            moments = sorted(moments, key=at.get)
+        places = [at[moment] for moment in moments]
         while True:
             grid, hits = FaultyGrid(_empty(self.folder / name), self.stack, self.model), []
             try:
@@ -77,7 +80,9 @@ class Unbroken:
                 outcome = "; ".join(self._finish(grid, fault, ended)) or GOOD
             except Missed:
                 places[0] /= 2
-                continue
+                if places[0] > 1e-3:
+                    continue
+                outcome = "the moment never came"
             except Unable as reason:
                 outcome = f"skipped: {reason}"
             except (AssertionError, TimeoutError, OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
@@ -94,31 +99,40 @@ class Unbroken:
             return [Outcome(**same, moment=moment, **hit) for moment, hit in zip(moments, hits, strict=False)]
 
     def _strike_on(self, grid: FaultyGrid, fault: Fault, places: Iterable[float], hits: list[dict]) -> str:
-        """Give the same command and let the fault happen, again and again; how the last call ended."""
+        """Let the fault happen again and again, with the same command where it has ended; how the last call ended."""
+        ended = ""
         for at in places:
-            grid.start()
+            if not grid.calls or ended:
+                grid.start()
+                started = time.monotonic()
             try:
-                hits.append(self._strike(grid, fault, at))
+                hits.append(self._strike(grid, fault, started, at))
             except Missed:
                 if not hits:
                     raise
-                return _status(grid.finish())
-            if hits[-1]["call"] == "finished":
                 break
-        return hits[-1]["call"]
+            if fault.ends_the_call:
+                hits[-1]["call"] = ended = _status(grid.finish())
+                fault.mend(grid)
+            if ended == "finished":
+                break
+        ended = _status(grid.finish())
+        for hit in hits:
+            hit.setdefault("call", ended)
+        return ended
 
-    def _strike(self, grid: FaultyGrid, fault: Fault, at: float) -> dict:
-        """Let the fault happen at its moment, and wait for Snakemake to end."""
-        wait = at * self.seconds.get(fault.during, 0.0)  # a phase may be too short to be seen
-        if fault.during != "the grid" and not grid.wait_until(lambda: grid.at_work(fault.during)):
-            raise Missed
-        time.sleep(wait)
+    def _strike(self, grid: FaultyGrid, fault: Fault, started: float, at: float) -> dict:
+        """Let the fault happen at its moment of the call, or of a phase of it."""
+        if fault.during != "the grid":
+            if not grid.wait_until(lambda: grid.at_work(fault.during)):
+                raise Missed
+            started = time.monotonic()
+        moment = started + at * self.seconds.get(fault.during, 0.0)  # a phase may be too short to be seen
+        time.sleep(max(0.0, moment - time.monotonic()))
         if not grid.wait_until(lambda: fault.ready(grid)) or grid.snakemake_.poll() is not None:
             raise Missed
         said = {"phase": grid.phase(), "step": grid.steps()}
         fault.hit(grid)
-        said["call"] = _status(grid.finish())
-        fault.mend(grid)
         return said
 
     def _finish(self, grid: FaultyGrid, fault: Fault, ended: str) -> Iterable[str]:
@@ -187,7 +201,8 @@ def _hit_all(
         for future in done:
             kind, moments = running.pop(future)
             yield future.result()
-            if rest := moments[len(future.result()) :]:
+            hit = {outcome.moment for outcome in future.result()}
+            if rest := [moment for moment in moments if moment not in hit]:
                 left[kind] = rest
 
 

@@ -96,7 +96,7 @@ class FaultyGrid(Project):
 
     def checkpoints(self) -> list[Path]:
         """The sealed ones, the oldest first."""
-        sealed = self.run_folder.glob("checkpoints/*/*/COMPLETE")
+        sealed = self.run_folder.glob("checkpoints/**/COMPLETE")
         return sorted((path.parent for path in sealed), key=lambda path: int(re.findall(r"\d+", path.name)[-1]))
 
     def end(self) -> None:

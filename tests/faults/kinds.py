@@ -2,6 +2,7 @@
 
 A fault has a moment in [0, 1) of the whole call of Snakemake or of one of its phases; `hit` is called there. Afterwards
 Snakemake ends, by itself or at once, and `mend` makes the machine whole again, before the same command is given again.
+A fault that lets Snakemake go on may happen several times in one call.
 """
 
 import os
@@ -30,6 +31,7 @@ class Fault:
     name = ""
     stacks = ("vanilla", "openrlhf")
     during = "the grid"  # or a phase of tests/faults/grid.py
+    ends_the_call = True  # sooner than it would have ended
     must_be_said = "failed, see results/logs/"  # in Snakemake's output or the log of the training, if it failed
 
     def __init__(self, seed: int):
@@ -178,7 +180,7 @@ class ClockJump(Fault):
     """The clock of all processes jumps, an hour back or a day ahead. The files that are there move the other way, so
     that new ones are as much older or younger than they as the jump makes them."""
 
-    name = "clock jumps"
+    name, ends_the_call = "clock jumps", False
 
     def prepare(self, grid):
         if shutil.which("cc") is None:
@@ -204,7 +206,7 @@ class ClockJump(Fault):
 class SecondCall(Fault):
     """Somebody else gives the same command meanwhile, and is refused."""
 
-    name = "a second call meanwhile"
+    name, ends_the_call = "a second call meanwhile", False
 
     def hit(self, grid):
         command = grid.command("--cores", "1")
