@@ -136,14 +136,18 @@ class ReadOnly(Fault):
 
 
 class _DamagedCheckpoint(Fault):
-    """The trainer is killed, and its last checkpoint is damaged in a random file."""
+    """The trainer is killed, and its last checkpoint is damaged in a random file: the first one, or a later one."""
 
     during = "training"
 
+    def prepare(self, grid):
+        self.least = self.random.choice((1, 2))  # checkpoints that are there
+
     def ready(self, grid):
-        return bool(grid.checkpoints())
+        return len(grid.checkpoints()) >= self.least
 
     def hit(self, grid):
+        self.least = self.random.choice((1, 2))
         trainers, last = grid.at_work("training"), grid.checkpoints()[-1:]
         if not trainers or not last:
             raise Missed
