@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -48,9 +49,9 @@ class Outcome:
 class Unbroken:
     """A grid that nothing happened to, and how long it was at work on what, in seconds."""
 
-    def __init__(self, stack: str, model: Path, folder: Path):
+    def __init__(self, stack: str, model: Path, folder: Path, number: int = 0):
         self.stack, self.model, self.folder = stack, model, folder
-        self.grid = FaultyGrid(_empty(folder / f"unbroken-{stack}"), stack, model)
+        self.grid = FaultyGrid(_empty(folder / f"unbroken-{stack}-{number}"), stack, model)
         seen: dict[str, list[float]] = {}
         started = time.monotonic()
         self.grid.start()
@@ -178,8 +179,11 @@ def campaign(
         }
         if not any(wanted.values()):
             continue
-        unbroken = Unbroken(stack, model, folder)
         with ThreadPoolExecutor(at_once) as pool:
+            # As many at once as are hit at once, so that all take as long, and a moment comes where it should.
+            unbroken, *others = pool.map(partial(Unbroken, stack, model, folder), range(at_once))
+            if found := [complaint for other in others for complaint in other.grid.complaints(unbroken.grid)]:
+                raise RuntimeError(f"two unbroken grids are not the same: {found}")
             for hits in _hit_all(pool, at_once, unbroken, wanted):
                 with open(file, "a", encoding="utf-8") as out:
                     out.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in hits)
