@@ -212,6 +212,9 @@ class SecondCall(Fault):
 
     name, ends_the_call = "a second call meanwhile", False
 
+    def ready(self, grid):
+        return (grid.results / ".lock-holder").exists()  # before that, either of them may be the one that is refused
+
     def hit(self, grid):
         command = grid.command("--cores", "1")
         second = subprocess.run(command, cwd=grid.folder, env=grid.environment, capture_output=True, text=True)
