@@ -5,7 +5,7 @@
 #   make quick   the smallest grid that shows the point, config/quick.yaml
 #   make study   the controllers in simulation, config/study.yaml
 #   make test    linters, unit tests, integration tests, a Slurm of one node, one moment of every fault
-#   make faults  every fault at 20 moments, on both stacks: a night on two cores
+#   make faults  every fault at 20 moments, on both stacks: about four hours on two cores
 #   make bench   the benchmarks of tests/bench, as one table
 #   make lint    ruff and snakefmt, without changing a file
 #

@@ -114,6 +114,12 @@ UPSTREAM = (
         ("model", "tokenizer", "output_dir"),
     ),
     Upstream(
+        "openrlhf.utils.deepspeed.deepspeed",
+        "DeepspeedStrategy.save_ckpt",
+        "removes old checkpoints by time stamp: it is called when there is but one, the last by number",
+        ("max_num",),
+    ),
+    Upstream(
         "openrlhf.trainer.ray.launcher",
         "ReferenceModelActor",
         "subclassed, so that its process is patched too",

@@ -1,4 +1,4 @@
-"""`make faults`: every kind of fault at 20 moments of both stacks, which takes a night on two cores.
+"""`make faults`: every kind of fault at 20 moments of both stacks, about four hours on two cores.
 
     python -m tests.faults --moments 2 --stacks vanilla --kinds KillTrainer Interrupt
 
