@@ -23,7 +23,8 @@ def test_the_embedded_task_is_scored_as_in_training():
     assert scored["accuracy"] == reward_function("tiny")([problem.prompt] * 4, responses, answer=[problem.answer] * 4)
 
 
-def test_mathematics_is_compared_whatever_is_around_it():
+def test_mathematics_is_compared_whatever_is_around_it(monkeypatch):
+    monkeypatch.setattr("sagc.math_answers.TIMEOUT_S", 60.0)  # the last takes 1.4 s, many times that on a busy machine
     responses = [
         r"so it is $\boxed{070}$",
         "The answer is 71.",
