@@ -119,7 +119,7 @@ class Unbroken:
                 break
         ended = _status(grid.finish())
         for hit in hits:
-            hit.setdefault("call", ended)
+            hit["call"] = hit["call"] or ended
         return ended
 
     def _strike(self, grid: FaultyGrid, fault: Fault, started: float, at: float) -> dict:
@@ -132,7 +132,7 @@ class Unbroken:
         time.sleep(max(0.0, moment - time.monotonic()))
         if not grid.wait_until(lambda: fault.ready(grid)) or grid.snakemake_.poll() is not None:
             raise Missed
-        said = {"phase": grid.phase(), "step": grid.steps()}
+        said = {"phase": grid.phase(), "step": grid.steps(), "call": ""}
         fault.hit(grid)
         return said
 
