@@ -15,7 +15,6 @@ from openrlhf_patch.clock import say
 from openrlhf_patch.job import Spec
 from openrlhf_patch.liveness import EngineWatch
 from openrlhf_patch.processes import die_with_parent
-from sagc.config import RunConfig
 from sagc.sections import OpenRLHFProfile
 
 CLI = "openrlhf.cli.train_ppo_ray"
@@ -105,9 +104,7 @@ def main(path: str) -> None:
     from openrlhf_patch.trainer import Job
 
     spec = Spec.read(Path(path))
-    run = RunConfig.model_validate(spec.run)
-    job = Job(run, run.build_controller(), Path(spec.data), Path(spec.trace), Path(spec.kept))
-    execute(job, spec.flags, spec.ray_folder)
+    execute(Job.of(spec), spec.flags, spec.ray_folder)
 
 
 if __name__ == "__main__":

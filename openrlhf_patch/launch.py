@@ -15,7 +15,7 @@ from openrlhf_patch.flags import build_flags
 from openrlhf_patch.job import Spec
 from openrlhf_patch.processes import run_to_end, wait_for_supervisor
 from sagc import vllm_environment
-from sagc.config import RunConfig
+from sagc.config import RunConfig, check_prompts
 from sagc.data import read_prompts
 from sagc.progress import Progress
 from sagc.run_folder import RunFolder, folder_atomically
@@ -60,7 +60,9 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Ca
     """
     model = preflight.local_model(run, model)
     preflight.check_gpu_memory(run.openrlhf, Path(model))
-    prompts = preflight.measure_prompts(run, model, read_prompts(data))
+    rows = read_prompts(data)
+    check_prompts(run, len(rows))
+    prompts = preflight.measure_prompts(run, model, rows)
     log = folder.path / LOG
     wait_for_supervisor(log)
     checkpoints = folder.checkpoints(run).absolute()

@@ -18,6 +18,7 @@ from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
 from openrlhf_patch.prompts import PromptSource, RolloutPrompts
 from sagc.controller import GroupSizeController
+from sagc.processor_time import processor_seconds
 from sagc.rollout import Rollout
 from sagc.sections import TrainingConfig
 
@@ -33,6 +34,8 @@ class GroupSamplesGenerator(SamplesGenerator):
     training : TrainingConfig
     max_rounds : int
         Groups at most that are generated in the place of one prompt.
+    root : int, optional
+        Process from which all of the run descend, for the processor time of a step; None where there is none.
     **options
         Upstream's.
     """
@@ -44,10 +47,11 @@ class GroupSamplesGenerator(SamplesGenerator):
         controller: GroupSizeController,
         training: TrainingConfig,
         max_rounds: int,
+        root: int | None,
         **options,
     ):
         super().__init__(prompts_dataloader=prompts, eval_dataloader=None, **options)
-        self.controller, self.training, self.max_rounds = controller, training, max_rounds
+        self.controller, self.training, self.max_rounds, self.root = controller, training, max_rounds, root
         self.rollouts = 0  # begun ones
         self.rollout: Rollout | None = None  # the last
 
@@ -57,7 +61,12 @@ class GroupSamplesGenerator(SamplesGenerator):
             return [], None, 0, True
         size = self.controller.group_size
         self.rollouts += 1
-        rollout = self.rollout = Rollout(self.rollouts, size, self.training.prompts_at(size))
+        rollout = self.rollout = Rollout(
+            step=self.rollouts,
+            group_size=size,
+            prompts=self.training.prompts_at(size),
+            processor_started=self.processor_seconds(),
+        )
         self.args.rollout.n_samples_per_prompt, self.args.rollout.batch_size = size, rollout.prompts
         filtering = self.args.algo.dynamic_filtering_enable
         self._prompts = RolloutPrompts(self.prompts_dataloader, self.max_rounds)
@@ -72,6 +81,10 @@ class GroupSamplesGenerator(SamplesGenerator):
         passed = 100 * rollout.kept / drawn if filtering else None
         # Upstream does not count a step without samples; the trainer skips the update of one that kept no group.
         return samples or [Experience()], passed, drawn, self.rollouts == self.training.steps
+
+    def processor_seconds(self) -> float | None:
+        """Of all processes of the run so far; None on a Ray cluster, which others share and which may be elsewhere."""
+        return None if self.root is None else processor_seconds(self.root)
 
     def _call_engines(self, method: str) -> None:
         if self.args.vllm.enable_sleep:

@@ -15,6 +15,7 @@ How it departs from the stock trainer (OpenRLHF 0.11.2), and why:
 It runs in a Ray worker without a GPU; Ray, the engines and the policy actors are upstream's.
 """
 
+import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from openrlhf_patch.checkpoints import FOLDER, STEP, make_room  # noqa: E402
 from openrlhf_patch.clock import say  # noqa: E402
 from openrlhf_patch.experience import GroupExperienceMaker, fill_up  # noqa: E402
 from openrlhf_patch.flags import micro_batch_size  # noqa: E402
+from openrlhf_patch.job import Spec  # noqa: E402
 from openrlhf_patch.prompts import PromptSource, prompt_texts  # noqa: E402
 from openrlhf_patch.samples import GroupSamplesGenerator  # noqa: E402
 from sagc.checkpoints import seal  # noqa: E402
@@ -46,13 +48,25 @@ from sagc.trace import TraceWriter  # noqa: E402
 
 @dataclass(frozen=True)
 class Job:
-    """What the trainer needs beside OpenRLHF's arguments."""
+    """What the trainer needs beside OpenRLHF's arguments.
+
+    `root` is the process from which all others of the run descend; None where Ray's are not ours.
+    """
 
     run: RunConfig
     controller: GroupSizeController
     data: Path
     trace: Path
     kept: Path
+    root: int | None
+
+    @classmethod
+    def of(cls, spec: Spec, controller: GroupSizeController | None = None) -> "Job":
+        """What the launcher asks for, in the process that starts Ray; `controller` stands in for the run's own."""
+        run = RunConfig.model_validate(spec.run)
+        root = None if run.openrlhf.ray_address else os.getpid()
+        controller = controller or run.build_controller()
+        return cls(run, controller, Path(spec.data), Path(spec.trace), Path(spec.kept), root)
 
 
 class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class__):
@@ -82,6 +96,7 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             controller=self.controller,
             training=training,
             max_rounds=sampling.max_rounds if sampling else 1,
+            root=job.root,
         )
         self.experience_maker = GroupExperienceMaker(
             self.actor_model_group,
@@ -108,11 +123,16 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             status, _ = super().train_step(samples, global_step)
             rollout.vllm_kl = self.experience_maker.vllm_kl
             rollout.optimizer_steps = status["optimizer_steps"] - before["optimizer_steps"]
-        self.trace.append(rollout.record(self.controller))
+        self.trace.append(rollout.record(self.controller, self._processor_s(rollout)))
         if self.run.training.keeps_model(rollout.step):
             with folder_atomically(self.kept / str(rollout.step)) as temporary:
                 ray.get(self.actor_model_group.async_run_method("keep_model", folder=str(temporary)))
         return status, global_step + 1
+
+    def _processor_s(self, rollout: Rollout) -> float | None:
+        """Processor seconds of the step so far, where they are known."""
+        now = self.samples_generator.processor_seconds()
+        return None if now is None else now - rollout.processor_started
 
     def _set_shape(self, rollout: Rollout) -> dict[str, float]:
         """Prepare all for a rollout's shape; returns the optimizer steps done and the learning rate of the next."""

@@ -223,6 +223,20 @@ def check_divisible(run: RunConfig, processes: int = 1, whole_groups: bool = Tru
             )
 
 
+def check_prompts(run: RunConfig, count: int) -> None:
+    """Refuse training data of `count` prompts where a rollout at some size of the ladder would hold one of them twice.
+
+    Raises UserError that names the key.
+    """
+    key = "samples_per_step" if run.training.hold == "samples" else "prompts_per_step"
+    for size in run.build_controller().ladder:
+        if (prompts := run.training.prompts_at(size)) > count:
+            raise UserError(
+                f"training.{key} is {getattr(run.training, key)}, which asks for {prompts} prompts per rollout at "
+                f"group size {size}, and the training data holds {count}"
+            )
+
+
 def load_grid(path: str | Path) -> GridConfig:
     """Read and validate a YAML config. Raises UserError: one sentence with the key, the value and what is allowed."""
     return validate_grid(read_yaml(path), source=str(path))

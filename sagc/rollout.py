@@ -14,7 +14,7 @@ class Rollout:
     """What one rollout generated, over all processes, and the clock of the step that it belongs to.
 
     The fields are those of `StepRecord`, as far as they are known before the step has ended; `started` is on the clock
-    of `time.perf_counter`.
+    of `time.perf_counter`, `processor_started` on that of `sagc.processor_time.processor_seconds`, where it is read.
     """
 
     step: int
@@ -23,6 +23,7 @@ class Rollout:
     policy_version: int = 0
     learning_rate: float = 0.0
     started: float = field(default_factory=time.perf_counter)
+    processor_started: float | None = None
     rounds: list[int] = field(default_factory=list)
     prompt_index: list[int] = field(default_factory=list)
     lengths: list[list[int]] = field(default_factory=list)
@@ -46,8 +47,12 @@ class Rollout:
             return 1.0
         return math.sqrt(self.kept * self.group_size / parts / reference_samples)
 
-    def record(self, controller: GroupSizeController) -> StepRecord:
-        """The record of the step, which ends now. `controller` has learnt from the rollout already."""
+    def record(self, controller: GroupSizeController, processor_s: float | None) -> StepRecord:
+        """The record of the step, which ends now.
+
+        `controller` has learnt from the rollout already. `processor_s` is the processor time of the step, over all
+        processes (see sagc/processor_time.py); None where it is not known.
+        """
         step_s = time.perf_counter() - self.started
         report, status = self.report, controller.status()
         known = [reward for group in self.rewards for reward in group if reward is not None]
@@ -84,4 +89,5 @@ class Rollout:
             infeasible=status.infeasible,
             next_group_size=controller.group_size,
             vllm_kl=self.vllm_kl,
+            processor_s=processor_s,
         )

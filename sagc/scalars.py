@@ -35,7 +35,7 @@ GROUPS = {
         *("kept_groups", "filtered_groups", "vllm_kl"),
     ),
     "rollout": ("prompts", "tokens", "idle_fraction", "mean_length", "median_length", "max_length", "truncated"),
-    "time": ("step_s", "rollout_s", "train_s", "sync_s"),
+    "time": ("step_s", "rollout_s", "train_s", "sync_s", "processor_s"),
 }
 
 

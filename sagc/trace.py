@@ -18,7 +18,8 @@ class StepRecord:
     With several processes a round may give one of them more groups than it lacks; such a group is neither kept nor
     filtered.
     Times are in seconds; `step_s` is the whole step (checkpoints excluded), of which `rollout_s` went into generating
-    and scoring, `sync_s` into handing the new weights to the generator and `train_s` into the updates.
+    and scoring, `sync_s` into handing the new weights to the generator and `train_s` into the updates. Where other work
+    shares the machine these say as much about that work; `processor_s` is what the step's own processes computed.
     """
 
     step: int  # 1 is the first
@@ -53,6 +54,7 @@ class StepRecord:
     infeasible: bool  # no ladder size fits the budget
     next_group_size: int
     vllm_kl: float | None = None  # mean log-ratio of rollout engine to trained policy, before the updates; openrlhf
+    processor_s: float | None = None  # of the step, all processes and threads; None where they are not all to be seen
 
     def to_json(self) -> str:
         """One line, without a line break. Raises ValueError for NaN and infinities, which JSON lacks."""

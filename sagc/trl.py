@@ -43,6 +43,7 @@ from trl.trainer.utils import RepeatSampler
 
 from sagc import batch as batches
 from sagc.controller import GroupSizeController
+from sagc.processor_time import processor_seconds
 from sagc.prompts import PromptStream
 from sagc.rollout import Rollout
 from sagc.trace import StepRecord
@@ -133,6 +134,7 @@ class SagcGRPOTrainer(GRPOTrainer):
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         self.prompt_stream = PromptStream(len(self.train_dataset), seed, shuffle=self.shuffle_dataset)
         self.rollouts = 0  # finished ones
+        self.updates = 0  # optimizer steps that changed the policy; `state.global_step` counts empty ones, too
         self._rollout: Rollout | None = None
         self._resize_logs()
         self._time_weight_sync()
@@ -150,11 +152,6 @@ class SagcGRPOTrainer(GRPOTrainer):
             raise ValueError(
                 f"gradient_accumulation_steps is {accumulate}, which does not divide steps_per_generation = {parts}; "
                 "an optimizer step never spans two rollouts"
-            )
-        prompts = self.args.generation_batch_size // self.args.num_generations
-        if len(self.train_dataset) < prompts:
-            raise ValueError(
-                f"the training data holds {len(self.train_dataset)} prompts, fewer than the {prompts} of one rollout"
             )
         save_steps, updates = self.args.save_steps, self.optimizer_steps_per_rollout
         if self.args.save_strategy == "steps" and (save_steps < 1 or save_steps % updates):
@@ -174,6 +171,11 @@ class SagcGRPOTrainer(GRPOTrainer):
             raise ValueError(
                 f"the generation batch of {self.args.generation_batch_size} responses is not divisible by the group "
                 f"size {size}; choose a multiple of every ladder size, or hold='prompts'"
+            )
+        if len(self.train_dataset) < prompts:
+            raise ValueError(
+                f"the training data holds {len(self.train_dataset)} prompts, fewer than the {prompts} of one rollout "
+                f"at group size {size}, which would hold one twice"
             )
         if prompts % self.processes:
             raise ValueError(
@@ -250,7 +252,7 @@ class SagcGRPOTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs):
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        started = time.perf_counter()
+        started, processor_started = time.perf_counter(), processor_seconds()
         size = self.controller.group_size
         self._check_shape(size)
         self.num_generations = size
@@ -258,9 +260,10 @@ class SagcGRPOTrainer(GRPOTrainer):
             step=self.rollouts + 1,
             group_size=size,
             prompts=self.prompts_per_rollout(size),
-            policy_version=self.state.global_step,
+            policy_version=self.updates,
             learning_rate=self._get_learning_rate(),
             started=started,
+            processor_started=processor_started,
         )
         batch = self._sample_groups(rollout)
         rollout.learning_rate *= self._learning_rate_scale()
@@ -366,26 +369,31 @@ class SagcGRPOTrainer(GRPOTrainer):
     def _end_optimizer_step(self) -> None:
         rollout = self._rollout
         rollout.optimizer_steps += 1
+        self.updates += rollout.kept > 0
         if rollout.optimizer_steps < self.optimizer_steps_per_rollout:
             return
         self.rollouts += 1
+        processor_s = sum(gather_object([processor_seconds() - rollout.processor_started]))
         if self.on_step is not None and self.accelerator.is_main_process:
-            self.on_step(rollout.record(self.controller))
+            self.on_step(rollout.record(self.controller, processor_s))
 
     # Checkpoints -------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs beside TRL's own: controller, prompts drawn, rollouts done. JSON-able."""
+        """What a checkpoint needs beside TRL's own: controller, prompts drawn, rollouts and updates done. JSON-able."""
         return {
             "controller": self.controller.state_dict(),
             "prompts": self.prompt_stream.state_dict(),
             "rollouts": self.rollouts,
+            "updates": self.updates,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.controller.load_state_dict(state["controller"])
         self.prompt_stream.load_state_dict(state["prompts"])
         self.rollouts = state["rollouts"]
+        # A checkpoint from before they were counted: every step was taken for one.
+        self.updates = state.get("updates", self.rollouts * self.optimizer_steps_per_rollout)
 
     def _save_checkpoint(self, model, trial):
         # The stock trainer would remove the oldest by time stamp: the new one, after the clock was set back.

@@ -22,7 +22,7 @@ from trl import GRPOConfig
 from trl.rewards import get_soft_overlong_punishment
 
 from sagc.checkpoints import keep_last_whole, seal
-from sagc.config import RunConfig, check_divisible
+from sagc.config import RunConfig, check_divisible, check_prompts
 from sagc.data import read_prompts
 from sagc.errors import UserError
 from sagc.progress import Progress
@@ -52,7 +52,8 @@ def train(
     Raises
     ------
     UserError
-        For a model or data that cannot be loaded, or a batch shape that the processes cannot share.
+        For a model or data that cannot be loaded, fewer prompts than a rollout asks for, or a batch shape that the
+        processes cannot share.
     """
     checkpoints = folder.checkpoints(run)
     arguments = _arguments(run, checkpoints)
@@ -61,7 +62,9 @@ def train(
     disable_progress_bar()  # of loading and saving weights; `Progress` shows the steps
     with arguments.main_process_first(desc="clean up"):
         checkpoint = last_checkpoint(checkpoints) if not main else restore(checkpoints, folder)
-    dataset = Dataset.from_list(read_prompts(data))
+    prompts = read_prompts(data)
+    check_prompts(run, len(prompts))
+    dataset = Dataset.from_list(prompts)
     done = int(checkpoint.name.rpartition("-")[2]) // run.training.optimizer_steps if checkpoint else 0
     finished = done >= run.training.steps  # the process died between its last checkpoint and its model
     tokenizer, model = _load(run, str(checkpoint) if finished else model_path)

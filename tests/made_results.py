@@ -65,7 +65,8 @@ def _records(group: str, seed: int, steps: int, prompts: int) -> Iterator[StepRe
         rollout.report = controller.step(rollout.lengths)
         longest, tokens = rollout.report.max_length, rollout.report.tokens
         times = {"rollout_s": longest / 50, "train_s": tokens / 4000, "sync_s": 0.125}
-        yield replace(rollout.record(controller), **times, step_s=sum(times.values()) + 0.125)
+        step_s = sum(times.values()) + 0.125
+        yield replace(rollout.record(controller, processor_s=step_s), **times, step_s=step_s)
 
 
 def _evaluate(folder: Path, seed: int, problems: int = 20) -> None:

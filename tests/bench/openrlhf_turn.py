@@ -79,8 +79,7 @@ def main(trainer: str, path: str) -> None:
     if trainer == "stock":
         train_stock(run, spec)
     else:
-        job = Job(run, run.build_controller(), Path(spec.data), Path(spec.trace), Path(spec.kept))
-        driver.execute(job, spec.flags, spec.ray_folder, ClockedGroupTrainer)
+        driver.execute(Job.of(spec), spec.flags, spec.ray_folder, ClockedGroupTrainer)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from openrlhf_patch.actor import PolicyActor  # noqa: E402
 from openrlhf_patch.job import Spec  # noqa: E402
 from openrlhf_patch.processes import die_with_parent  # noqa: E402
 from openrlhf_patch.trainer import GroupTrainer, Job  # noqa: E402
-from sagc.config import RunConfig  # noqa: E402
 from sagc.controller import ControllerStatus, GroupSizeController  # noqa: E402
 
 FOLDER = "SAGC_TEST_FOLDER"
@@ -101,7 +100,5 @@ if __name__ == "__main__":
     spec, folder = Spec.read(Path(sys.argv[1])), sys.argv[2]
     sizes = [int(size) for size in sys.argv[3].split(",")]
     trainer = TRAINERS.get(sys.argv[-1])
-    run = RunConfig.model_validate(spec.run)
     os.environ[FOLDER] = folder  # inherited by Ray's workers
-    job = Job(run, Scripted(sizes), Path(spec.data), Path(spec.trace), Path(spec.kept))
-    driver.execute(job, spec.flags, spec.ray_folder, trainer, SeenPolicy)
+    driver.execute(Job.of(spec, Scripted(sizes)), spec.flags, spec.ray_folder, trainer, SeenPolicy)

@@ -83,6 +83,7 @@ def test_three_steps_of_each_algorithm_leave_a_whole_run_folder(
         assert record.kept_groups + record.filtered_groups == len(record.lengths) == sum(record.rounds)
         assert record.step_s == pytest.approx(record.rollout_s + record.train_s + record.sync_s)
         assert record.tokens == sum(map(sum, record.lengths))
+        assert record.processor_s > 0
     assert folder.complete
     assert folder.read_config()["hash"] == run.hash
     before, after = load_file(tiny_model / "model.safetensors"), load_file(folder.model / "model.safetensors")

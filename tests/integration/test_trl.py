@@ -188,7 +188,12 @@ def test_five_prompts_with_four_per_step_lose_none(tmp_path, model, tokenizer):
         ({"hold": "both"}, {}, "allowed are 'prompts' and 'samples'"),
         ({"max_rounds": 0}, {}, "at least one round"),
         ({}, {"parts": 2, "accumulate": 4, "num_iterations": 2}, "never spans two rollouts"),
-        ({}, {"count": 41}, "holds 40 prompts, fewer than the 41 of one rollout"),
+        ({}, {"count": 41}, "holds 40 prompts, fewer than the 41 of one rollout at group size 4"),
+        (
+            {"hold": "samples"},
+            {"group": 8, "count": 30},
+            "40 prompts, fewer than the 60 of one rollout at group size 4",
+        ),
         ({"max_rounds": 2}, {"loss_type": "grpo"}, "only a mean over tokens allows for"),
         ({}, {"parts": 2, "accumulate": 1, "save_strategy": "steps", "save_steps": 3}, "never falls inside one"),
     ],
@@ -500,13 +505,38 @@ def test_rewards_that_are_always_equal_end_after_max_rounds_and_leave_the_policy
         records.append(record)
         snapshots.append(weights(model))
 
-    arguments = config(tmp_path, loss_type="dapo", max_steps=3)
+    arguments = config(tmp_path, loss_type="dapo", max_steps=4)
     trainer_of(model, tokenizer, arguments, Scripted(4), reward=reward, max_rounds=2, on_step=on_step).train()
-    assert [len(record.rounds) for record in records] == [1, 2, 2]
-    assert [(record.kept_groups, record.optimizer_steps) for record in records] == [(4, 1), (0, 0), (0, 0)]
+    assert [len(record.rounds) for record in records] == [1, 2, 2, 2]
+    assert [(record.kept_groups, record.optimizer_steps) for record in records] == [(4, 1), (0, 0), (0, 0), (0, 0)]
+    assert [record.policy_version for record in records] == [0, 1, 1, 1], "a step without an update is no new policy"
     for name, value in snapshots[0].items():  # the first step's momentum must not move it afterwards
         assert torch.equal(value, snapshots[2][name])
         assert torch.isfinite(value).all()
+
+
+def test_the_policy_version_goes_on_after_a_checkpoint_and_counts_no_step_without_an_update(tmp_path, model, tokenizer):
+    records = []
+    keep = iter([True, False, False, True, True])
+
+    def reward(completions, **columns):
+        kept = next(keep)
+        return [float(kept and i % 2 == 1) for i in range(len(completions))]
+
+    options = {"loss_type": "dapo", "save_strategy": "steps", "save_steps": 1}
+    for steps, checkpoint in ((3, None), (5, str(tmp_path / "checkpoint-3"))):
+        trainer = trainer_of(
+            model,
+            tokenizer,
+            config(tmp_path, max_steps=steps, **options),
+            Scripted(4),
+            reward=reward,
+            max_rounds=1,
+            on_step=records.append,
+        )
+        trainer.train(resume_from_checkpoint=checkpoint)
+    assert [record.optimizer_steps for record in records] == [1, 0, 0, 1, 1]
+    assert [record.policy_version for record in records] == [0, 1, 1, 1, 2]
 
 
 def test_a_length_penalty_does_not_make_a_group_informative(tmp_path, model, tokenizer):
