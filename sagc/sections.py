@@ -12,6 +12,7 @@ CONTROLLED = ("sagc", "sagc-robust")  # types of controller that choose a group 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME)]
 Stack = Literal["vanilla", "openrlhf"]
+WARM_START_STEPS = 1600
 
 
 class Strict(BaseModel):
@@ -24,7 +25,9 @@ class WarmStartConfig(Strict):
     """How an embedded model is made from scratch (see sagc/tiny/warm_start.py)."""
 
     seed: int = Field(0, ge=0, description="Seed of the initial weights and of the synthetic traces.")
-    steps: int = Field(0, ge=0, description="Optimizer steps of the supervised warm start; 0 takes the tuned default.")
+    steps: Annotated[int, AfterValidator(lambda steps: steps or WARM_START_STEPS)] = Field(
+        WARM_START_STEPS, ge=0, description="Optimizer steps of the supervised warm start; 0 takes the default."
+    )
 
 
 class TinyModelConfig(Strict):

@@ -51,7 +51,7 @@ class StepRecord:
     dual_variable: float | None  # lambda of the published controller
     budget: float | None  # b_t of the robust controller
     risks: dict[str, float]  # straggler risk per ladder size, as the controller believes after this step
-    infeasible: bool  # no ladder size fits the budget
+    infeasible: bool  # no ladder size fits delta or the budget
     next_group_size: int
     vllm_kl: float | None = None  # mean log-ratio of rollout engine to trained policy, before the updates; openrlhf
     processor_s: float | None = None  # of the step, all processes and threads; None where they are not all to be seen

@@ -11,6 +11,7 @@ import numpy as np
 
 from sagc.controller import SAGC, RobustSAGC, StaticGroupSize
 from sagc.rollout import Rollout
+from sagc.run_folder import FORMAT
 from sagc.trace import StepRecord
 
 CONTROLLERS = {"sagc": SAGC, "sagc-robust": RobustSAGC}
@@ -42,7 +43,7 @@ def make_run(
         "training": {"steps": planned or steps, **(settings or {})},
     }
     versions, machine = {"python": "3.11.7", "sagc": "0.1.0"}, {"host": "host", "system": "Linux", "processors": 2}
-    config = {"run": run, "hash": HASH, "versions": versions, "machine": machine, "code": {}}
+    config = {"format": FORMAT, "run": run, "hash": HASH, "versions": versions, "machine": machine, "code": {}}
     (folder / "config.json").write_text(json.dumps(config))
     with open(folder / "trace.jsonl", "w", encoding="utf-8") as trace:
         for record in _records(group, seed, steps, prompts):

@@ -9,7 +9,7 @@ import numpy as np
 
 from sagc.errors import UserError
 from sagc.logs.form import Log, LoggedStep, group_matrix
-from sagc.run_folder import RunFolder
+from sagc.run_folder import OLDER, RunFolder, is_older
 from sagc.trace import StepRecord, read_trace
 
 NAME = "trace.jsonl"
@@ -30,7 +30,7 @@ def read(path: Path, limit: int | None) -> Log:
     UserError
         For a line that is no step record, and for lengths that are none (see `group_matrix`).
     """
-    run, notes = _run_of(path), []
+    run, notes = _run_of(path)
     limit = limit or run.get("training", {}).get("max_response_tokens")
     try:
         steps = [_step(path, record, limit) for record in read_trace(path)]
@@ -49,10 +49,14 @@ def read(path: Path, limit: int | None) -> Log:
     return Log(str(path), steps, notes, limit, max_rounds, run.get("training", {}).get("hold", "prompts"), run)
 
 
-def _run_of(path: Path) -> dict[str, Any]:
+def _run_of(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """What config.json beside the trace says of the run, and what is to be said of that."""
     place = RunFolder(path.parent)
-    content = place.read_config() if place.config.exists() else {}
-    return content.get("run", {})
+    if not place.config.exists():
+        return {}, []
+    content = place.read_config()
+    notes = [f"{place.path} is {OLDER}; here it has today's."] if is_older(content) else []
+    return content.get("run", {}), notes
 
 
 def _step(path: Path, record: StepRecord, limit: int | None) -> LoggedStep:

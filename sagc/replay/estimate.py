@@ -227,7 +227,7 @@ def _controller_note(kind: str, parameters: Mapping[str, Any], arm: Arm, smalles
     values = ", ".join(f"{name} {value}" for name, value in chosen.items())
     note = f"{kind} (class {CONTROLLERS[kind].__name__}) with {values} moves {arm.moves:.2f} times per step."
     if arm.infeasible >= 0.005:
-        note += f" At {100 * arm.infeasible:.0f} % of the steps even groups of {smallest} were above its budget."
+        note += f" At {100 * arm.infeasible:.0f} % of the steps even groups of {smallest} were above its delta."
     return note
 
 

@@ -26,6 +26,7 @@ from transformers.utils import logging
 from sagc.errors import UserError
 from sagc.lengths import straggler_report
 from sagc.run_folder import folder_atomically
+from sagc.sections import WARM_START_STEPS
 from sagc.tiny.data import load_problems
 from sagc.tiny.models import ARCHITECTURES, build_model
 from sagc.tiny.task import Problem, expert_trace, outcome_reward
@@ -43,7 +44,7 @@ class WarmStartSettings:
 
     false_claim: float = 0.1
     missed_hit: float = 0.05
-    steps: int = 1600
+    steps: int = WARM_START_STEPS
     batch_tokens: int = 800
     pool_size: int = 1024
     learning_rate: float = 4e-3

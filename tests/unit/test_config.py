@@ -1,5 +1,7 @@
 """sagc.config: what is refused and in which words, how runs are resolved, hashed and seeded."""
 
+import copy
+import inspect
 import re
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from sagc.config import Cell, GridConfig, check_divisible, load_grid, validate_grid
 from sagc.config_schema import SCHEMA, schema_text
+from sagc.controller import CONTROLLERS
 from sagc.errors import UserError
 
 
@@ -256,6 +259,41 @@ def test_the_hash_changes_with_what_changes_the_weights(minimal, path, value, ch
     put(minimal, path, value)
     after = runs(minimal)
     assert {before[p].cell.path.split("/")[3] for p in before if before[p].hash != after[p].hash} == changed
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "default"),
+    [("sagc", "rho", 0.9), ("sagc", "ladder", (4, 16)), ("sagc-robust", "hysteresis", 0.05), (4, "tau", 3.0)],
+)
+def test_the_hash_changes_with_a_default_of_the_controller(minimal, monkeypatch, group, name, default):
+    minimal["grid"]["groups"] = [group]
+    (before,) = runs(minimal).values()
+    kind = CONTROLLERS[before.controller["type"]]
+    constructor = inspect.signature(kind).parameters
+    monkeypatch.setitem(kind.__init__.__kwdefaults__, name, default)
+    (after,) = runs(minimal).values()
+    assert before.controller.keys() == after.controller.keys() == {"type", *constructor} - {"seed"}
+    if name == "tau":  # a straggler event is the config's
+        assert before.hash == after.hash
+    else:
+        assert before.hash != after.hash
+        assert after.controller[name] == (list(default) if isinstance(default, tuple) else default)
+
+
+def test_a_default_that_is_written_out_is_the_same_run(minimal):
+    written = copy.deepcopy(minimal)
+    written["controllers"] = {
+        "sagc": {"eta": 0.5, "radius": 1, "prior": [1, 1]},
+        "sagc-robust": {"ladder": [4, 6, 8, 12, 16]},
+    }
+    assert [run.hash for run in runs(written).values()] == [run.hash for run in runs(minimal).values()]
+
+
+def test_the_default_of_the_warm_start_is_in_the_hash(minimal):
+    (run, *_) = runs(minimal).values()
+    assert run.model.warm_start.steps == 1600
+    minimal["models"]["tiny"]["warm_start"] = {"steps": 0}
+    assert next(iter(runs(minimal).values())).hash == run.hash
 
 
 def test_seeds_are_apart_and_follow_the_cell(minimal):

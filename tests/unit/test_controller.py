@@ -1,6 +1,7 @@
 """The controllers: the published update by hand, invariants, checkpoints, refusals, and what they converge to."""
 
 import copy
+import inspect
 import itertools
 import json
 import logging
@@ -141,6 +142,26 @@ def test_budget_by_hand():
     for _ in range(9):
         controller.step([EVENT])
     assert controller.status().budget == 0.35
+
+
+@pytest.mark.parametrize(("delta", "groups", "bound"), [(0.1, [EVENT], 0.0), (0.9, [CALM], 1.0)])
+def test_the_budget_is_a_rate(delta, groups, bound):
+    controller = RobustSAGC(ladder=(4,), start=4, delta=delta, integral_gain=1.0)
+    controller.step(groups)
+    assert controller.status().budget == bound
+    controller.load_state_dict({**controller.state_dict(), "budget": 2 * bound - 0.5})
+    assert controller.status().budget == bound
+
+
+def test_a_budget_of_zero_makes_no_low_risk_infeasible(caplog):
+    controller = RobustSAGC(ladder=(4, 8), start=4, delta=0.1, integral_gain=0.0)
+    controller.load_state_dict({**controller.state_dict(), "budget": 0.0})
+    with caplog.at_level(logging.WARNING, logger="sagc"):
+        for _ in range(20):
+            controller.step([CALM] * 63 + [EVENT])
+    assert (controller.group_size, controller.status().budget) == (4, 0.0)
+    assert 0 < controller.status().risks[4] < 0.1
+    assert not controller.status().infeasible
 
 
 @pytest.mark.parametrize(
@@ -465,6 +486,27 @@ def test_defaults_and_bounds_that_are_allowed():
     assert (StaticGroupSize(2).tau, StaticGroupSize(2).event) == (2.0, "group")
     assert SAGC(ladder=[2, 4], start=2, tau=1.9, rho=1, initial_dual=0, radius=9).ladder == (2, 4)
     assert RobustSAGC(ladder=range(3, 9), start=3, delta=0.05, budget_range=0.5, hysteresis=0).ladder[-1] == 8
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("static", {"group_size": 6, "tau": 3, "event": "step"}),
+        ("sagc", {"ladder": (4, 8), "start": 4, "delta": 0.3, "eta": 2, "prior": (2, 1), "initial_dual": 1, "seed": 7}),
+        ("sagc", {}),
+        ("sagc-robust", {"ladder": range(3, 9), "start": 3, "prior_mean": [0, 1], "hysteresis": 0}),
+        ("sagc-robust", {}),
+    ],
+)
+def test_the_parameters_are_all_that_the_constructor_takes_and_build_the_same_controller(kind, given):
+    controller = played(kind) if not given else build_controller(kind, **given)
+    parameters = controller.parameters
+    assert parameters.keys() == inspect.signature(type(controller)).parameters.keys()
+    assert json.loads(json.dumps(parameters)) == parameters
+    again = build_controller(kind, **parameters)
+    assert again.parameters == parameters
+    if given:
+        assert again.state_dict() == controller.state_dict()
 
 
 def test_repr_is_a_table():

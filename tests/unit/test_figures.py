@@ -117,13 +117,13 @@ def test_control_by_hand():
     assert quantity(data, "dual_variable")[-1] == 2.0 and quantity(data, "budget") == []
 
 
-def test_control_of_the_robust_controller_has_its_budget_and_the_default_target():
-    data = control_data([run("sagc-robust", steps=2)])
+def test_control_of_the_robust_controller_has_its_budget():
+    data = control_data([run("sagc-robust", steps=2, delta=0.4)])
     assert quantity(data, "budget") == [0.5, 0.6] and quantity(data, "dual_variable") == []
-    assert quantity(data, "delta") == [0.5, 0.5]
+    assert quantity(data, "delta") == [0.4, 0.4]
 
 
-def test_a_config_of_another_version_has_no_target():
+def test_a_run_of_an_older_version_gets_no_target_that_was_not_its_own():
     other = run("sagc", steps=2)
     other.config = {"run": {"controller": {"gamma": 1}}}
     data = control_data([other])

@@ -40,7 +40,9 @@ def test_a_trace_has_everything(path):
     assert [step.lengths.tolist() for step in log.steps] == [record.lengths for record in records]
     assert [step.rewards.tolist() for step in log.steps] == [record.rewards for record in records]
     assert log.records == records
-    assert (log.limit, log.max_rounds, log.hold, log.sizes, log.notes) == (400, None, "prompts", [16], [])
+    assert (log.limit, log.max_rounds, log.hold, log.sizes) == (400, None, "prompts", [16])
+    (note,) = log.notes  # its config.json is one of before
+    assert note.startswith(f"{TRACE.parent} is of an older version of sagc")
 
 
 def test_dynamic_sampling_is_read_from_the_config():

@@ -120,6 +120,17 @@ def test_missing_and_unfinished_runs_are_shown(tmp_path):
     assert ">tiny/grpo/vanilla/sagc/0</a></td><td>unfinished</td><td>3/5</td>" in page
 
 
+def test_runs_of_an_older_version_are_shown_and_said(tmp_path):
+    for group in ("16", "sagc"):
+        config = make_run(tmp_path, group) / "config.json"
+        content = json.loads(config.read_text())
+        del content["format"]
+        config.write_text(json.dumps(content))
+    page = page_of(tmp_path)
+    assert "tiny/grpo/vanilla/16/seed0 and 1 more: of an older version of sagc" in page
+    assert page.count('<section class="run"') == 2
+
+
 def test_runs_that_are_not_of_the_grid_are_left_out(tmp_path):
     make_run(tmp_path, "16")
     make_run(tmp_path, "8")

@@ -12,7 +12,7 @@ import pytest
 from sagc import run_folder
 from sagc.config import Cell, validate_grid
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder, folder_atomically, write_atomically
+from sagc.run_folder import RunFolder, folder_atomically, is_older, write_atomically
 
 HOLD = """
 import sys, time
@@ -135,6 +135,18 @@ def test_the_same_config_may_come_again_and_another_is_refused(run, tmp_path):
     other = run.model_copy(update={"reward": "other"})
     with pytest.raises(UserError, match=f"hash {run.hash}, this one is {other.hash}"):
         place.write_config(other)
+
+
+def test_a_run_of_an_older_version_is_read_and_said_to_be_one(run, tmp_path):
+    place = RunFolder(tmp_path)
+    place.write_config(run)
+    content = place.read_config()
+    assert not is_older(content)
+    del content["format"], content["run"]["controller"]["type"]
+    place.config.write_text(json.dumps({**content, "hash": "0123456789abcdef"}))
+    assert is_older(place.read_config())
+    with pytest.raises(UserError, match=r"a run of an older version of sagc, .* \(hash 0123456789abcdef, this one is"):
+        place.write_config(run)
 
 
 @pytest.mark.parametrize(

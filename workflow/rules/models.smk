@@ -1,12 +1,6 @@
 """The embedded models, made from scratch. Pretrained models need no rule."""
 
 
-def warm_start_steps(wildcards):
-    """The option where the config does not leave the steps to the tuned default."""
-    steps = GRID.models[wildcards.model].warm_start.steps
-    return f"--steps {steps}" if steps else ""
-
-
 rule warm_start:
     output:
         model=directory(MODEL),
@@ -22,9 +16,9 @@ rule warm_start:
     params:
         architecture=lambda wildcards: GRID.models[wildcards.model].architecture,
         seed=lambda wildcards: GRID.models[wildcards.model].warm_start.seed,
-        steps=warm_start_steps,
+        steps=lambda wildcards: GRID.models[wildcards.model].warm_start.steps,
     message:
         "make the embedded model {wildcards.model}" + ASKS
     shell:
         ENVIRONMENT + " {PYTHON} -m sagc.tiny.warm_start --architecture {params.architecture} --seed {params.seed}"
-        " {params.steps} --out {output.model:q} > {log:q} 2>&1"
+        " --steps {params.steps} --out {output.model:q} > {log:q} 2>&1"
