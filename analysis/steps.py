@@ -20,7 +20,7 @@ COPIED = (  # from the record as they are
     *("straggler_events", "straggler_rate", "idle_fraction", "tokens", "mean_length", "median_length", "max_length"),
     *("truncated", "learning_rate", "optimizer_steps", "rollout_s", "train_s", "sync_s", "step_s", "infeasible"),
 )
-OPTIONAL = ("reward", "dual_variable", "budget", "vllm_kl")  # NaN where the record has none
+OPTIONAL = ("reward", "dual_variable", "budget", "vllm_kl", "processor_s")  # NaN where the record has none
 COLUMNS = (*COPIED, *OPTIONAL, "groups", "responses", "rounds", "slots", *QUANTILES, "elapsed_s")
 
 

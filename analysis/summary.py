@@ -55,6 +55,7 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
         filtered_share : share of the groups generated that dynamic sampling dropped.
         tokens : tokens generated.
         wall_s, rollout_s, train_s, sync_s : seconds; wall_s is the whole steps, of which the others are parts.
+        processor_s : processor seconds of the steps, of all processes; None where a step has none.
         reward : mean over the last ten steps, of the outcome reward; None where no reward could be given.
         cut_off_rate : share of the training responses that the limit ended.
         accuracy_B, accuracy_B_se, pass_B, majority_B, output_tokens_B, median_tokens_B, cut_off_rate_B,
@@ -169,6 +170,7 @@ def training_columns(table: pd.DataFrame, event: str) -> dict[str, Any]:
         "filtered_share": float(table["filtered_groups"].sum() / groups),
         "tokens": int(table["tokens"].sum()),
         **{name: float(table[of].sum()) for name, of in TIMES.items()},
+        "processor_s": None if table["processor_s"].isna().any() else float(table["processor_s"].sum()),
         "reward": float(rewards.mean()) if len(rewards) else None,
         "cut_off_rate": float(table["truncated"].sum() / table["responses"].sum()),
     }

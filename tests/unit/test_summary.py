@@ -9,6 +9,7 @@ import pytest
 
 from analysis.summary import summarize_results, summarize_run, write_summary
 from sagc.errors import UserError
+from sagc.run_folder import FORMAT
 from sagc.trace import StepRecord, TraceWriter
 
 HASH = "0123456789abcdef"
@@ -44,6 +45,7 @@ def record(step, lengths, **changes):
         "train_s": 0.5,
         "sync_s": 0.25,
         "step_s": 2.0,
+        "processor_s": 1.75,
         "dual_variable": None,
         "budget": None,
         "risks": {},
@@ -78,7 +80,7 @@ def make_run(folder, records=RECORDS, steps=None, event="group", benchmarks=None
         "training": {"steps": steps or len(records)},
     }
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"run": run, "hash": HASH}))
+    (folder / "config.json").write_text(json.dumps({"format": FORMAT, "run": run, "hash": HASH}))
     writer = TraceWriter(folder / "trace.jsonl")
     for each in records:
         writer.append(each)
@@ -121,6 +123,7 @@ def test_a_run_by_hand(tmp_path):
         "rollout_s": 3.0,
         "train_s": 1.5,
         "sync_s": 0.75,
+        "processor_s": 5.25,
         "reward": 0.5,
         "cut_off_rate": 2 / 19,
         "accuracy_heldout": 0.6,
@@ -152,6 +155,22 @@ def test_reward_is_of_the_last_ten_steps(tmp_path):
 
 def test_a_run_without_rewards_has_none(tmp_path):
     assert summarize_run(make_run(tmp_path / "run", [record(1, [[1, 1]], reward=None)]))["reward"] is None
+
+
+def test_a_run_with_a_step_without_processor_time_has_none(tmp_path):
+    records = [record(1, [[1, 1]]), record(2, [[1, 1]], processor_s=None)]
+    assert summarize_run(make_run(tmp_path / "run", records))["processor_s"] is None
+
+
+def test_a_run_of_an_older_version_is_summarized_and_said(tmp_path, caplog):
+    folder = make_run(tmp_path / "run")
+    row = summarize_run(folder)
+    assert not caplog.records
+    content = json.loads((folder / "config.json").read_text())
+    del content["format"]
+    (folder / "config.json").write_text(json.dumps(content))
+    assert summarize_run(folder) == row
+    assert "is of an older version of sagc" in caplog.text
 
 
 def test_a_static_size_is_text(tmp_path):

@@ -1,0 +1,51 @@
+"""Whether the seconds of runs can be compared: other work on the machine is in the wall clock of a run.
+
+A run's stretch is its wall clock over its processor time. Arms of one model, algorithm and stack on one kind of machine
+do the same work in other amounts, so that their stretches are alike; one that had to share its processor has a larger.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+SECTION = ["model", "algorithm", "stack"]
+UNEVEN = 1.25  # [ours] of the largest stretch to the smallest: beyond it wall clock does not compare
+
+
+def uneven_clocks(runs: pd.DataFrame) -> list[str]:
+    """A sentence for each model, algorithm and stack whose runs' wall clocks do not compare, or may not.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        One row per run (see `analysis.summary.summarize_run`): model, algorithm, stack, group, seed, wall_s and
+        processor_s, which is NaN or None where it was not recorded.
+    """
+    return [
+        sentence
+        for section, rows in runs.groupby(SECTION, sort=False)
+        if (sentence := _judge("/".join(section), rows)) is not None
+    ]
+
+
+def _judge(section: str, rows: pd.DataFrame) -> str | None:
+    if len(rows) < 2:
+        return None
+    stretch = rows["wall_s"] / rows["processor_s"].astype(float)
+    if unknown := int(stretch.isna().sum()):
+        return (
+            f"{section}: whether wall clock compares is not known, because {unknown} of {len(rows)} runs have no "
+            "processor time."
+        )
+    low, high = stretch.idxmin(), stretch.idxmax()
+    if stretch[high] / stretch[low] <= UNEVEN:
+        return None
+    return (
+        f"{section}: wall clock does not compare, because other work shared the machine: a second of processor time "
+        f"took {stretch[low]:.2f} s in {_named(rows.loc[low])} and {stretch[high]:.2f} s in {_named(rows.loc[high])}. "
+        "Compare processor time or tokens instead."
+    )
+
+
+def _named(row: pd.Series) -> str:
+    return f"{row['group']}/seed{row['seed']}"

@@ -1,0 +1,45 @@
+"""analysis.clocks: wall clocks that other work had a part in are said not to compare."""
+
+import math
+
+import pandas as pd
+
+from analysis.clocks import uneven_clocks
+
+
+def runs(*stretches, algorithm="grpo", processor_s=100.0):
+    rows = [
+        {"model": "tiny", "algorithm": algorithm, "stack": "vanilla", "group": group, "seed": 0}
+        | {"wall_s": stretch * processor_s * (i + 1), "processor_s": processor_s * (i + 1)}
+        for i, (group, stretch) in enumerate(zip(("4", "8", "16", "sagc"), stretches, strict=False))
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_run_that_shared_its_processor_is_named():
+    (sentence,) = uneven_clocks(runs(1.02, 1.05, 2.5))
+    assert sentence.startswith("tiny/grpo/vanilla: wall clock does not compare")
+    assert "took 1.02 s in 4/seed0 and 2.50 s in 16/seed0" in sentence
+
+
+def test_runs_of_any_length_that_had_the_machine_alike_compare():
+    assert uneven_clocks(runs(1.02, 1.05, 1.2)) == []
+    assert uneven_clocks(runs(2.4, 2.5, 2.45)) == [], "all of them waited as long"
+
+
+def test_each_cell_is_judged_by_itself():
+    both = pd.concat([runs(1.0, 1.1), runs(2.0, 2.1, algorithm="dapo")], ignore_index=True)
+    assert uneven_clocks(both) == []
+    both.loc[3, "wall_s"] *= 2
+    assert [sentence.split(":")[0] for sentence in uneven_clocks(both)] == ["tiny/dapo/vanilla"]
+
+
+def test_what_was_not_recorded_is_said_and_a_single_run_is_compared_with_nothing():
+    table = runs(1.0, 1.0, 1.0)
+    table.loc[1, "processor_s"] = math.nan
+    (sentence,) = uneven_clocks(table)
+    assert "1 of 3 runs have no processor time" in sentence
+    table["processor_s"] = None
+    (sentence,) = uneven_clocks(table)
+    assert "3 of 3 runs have no processor time" in sentence
+    assert uneven_clocks(table.head(1)) == []
