@@ -28,7 +28,7 @@ from analysis.markup import (
     with_interval,
 )
 from analysis.runs import RunResults
-from analysis.statistics import difference_interval, mean_and_error, ratio_interval
+from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_difference, paired_ratio
 from analysis.summary import LAST_STEPS
 from analysis.tables import REFERENCE, SECTION, benchmarks
 from sagc.run_folder import write_atomically
@@ -38,11 +38,10 @@ Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
 FRONT, KEPT = "front_", "kept_"
 COMPARED = [
     *(*SECTION, "group", "seeds", "reference", "target", "reached", "time_to_target_s", "time_to_target_s_se"),
-    *("time_vs_reference", "time_vs_reference_low", "time_vs_reference_high"),
+    *(f"time_vs_reference{part}" for part in INTERVAL),
     *("budget_s", "reward_at_budget", "reward_at_budget_se"),
-    *("reward_vs_reference", "reward_vs_reference_low", "reward_vs_reference_high"),
+    *(f"reward_vs_reference{part}" for part in INTERVAL),
 ]
-INTERVAL = ("", "_low", "_high")
 NOTHING = "There is nothing to compare: no run was found.\n"
 
 
@@ -64,13 +63,14 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
         target : reward, the reference's mean over seeds of the curve's last value. The same for the whole cell.
         reached : number of seeds whose run reached the target (see `time_to`).
         time_to_target_s, time_to_target_s_se : seconds of training, mean over these seeds and its standard error.
-        time_vs_reference, _low, _high : mean time relative to the reference's over the seeds in which both reached the
-        target, and its 95 % bootstrap interval over them.
+        time_vs_reference, _low, _high, _n : time relative to the reference's, as the geometric mean over the seeds in
+        which both reached the target, its 95 % paired t interval, and the number of these seeds.
         budget_s : seconds of training that every run of the cell has had: when its quickest run ended.
         reward_at_budget, reward_at_budget_se : the curve's value then (see `reward_at`), mean over seeds and error.
-        reward_vs_reference, _low, _high : mean difference to the reference's then, over common seeds, and its interval.
-        kept_B, _se, kept_B_vs_reference, _low, _high : likewise the accuracy then (see `accuracy_at`) on each benchmark
-        B that kept models have been evaluated on.
+        reward_vs_reference, _low, _high, _n : mean difference to the reference's then, its paired t interval, and the
+        number of common seeds.
+        kept_B, _se, kept_B_vs_reference, _low, _high, _n : likewise the accuracy then (see `accuracy_at`) on each
+        benchmark B that kept models have been evaluated on.
         wall_s, wall_s_se : seconds of all steps.
         reward, accuracy_B, and their _se : the curve's last value, and accuracy on each benchmark B of the seeds that
         are evaluated.
@@ -270,14 +270,9 @@ def _against(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, flo
     """Time as a ratio, reward and accuracy then as differences, over the seeds in which both arms have it."""
     row, then = {}, [(name, name) for name in own.columns if name.startswith(KEPT)]
     for name, measure in (("time", "time_to_target_s"), ("reward", "reward_at_budget"), *then):
-        value, low, high = np.nan, np.nan, np.nan
-        pairs = pd.DataFrame() if reference is None else pd.concat([own[measure], reference[measure]], axis=1).dropna()
-        if len(pairs):
-            one, other = pairs.to_numpy().T
-            ratio = measure == "time_to_target_s"
-            value = one.mean() / other.mean() if ratio else (one - other).mean()
-            low, high = (ratio_interval if ratio else difference_interval)(one, other)
-        row |= {f"{name}_vs_reference": value, f"{name}_vs_reference_low": low, f"{name}_vs_reference_high": high}
+        compare = paired_ratio if name == "time" else paired_difference
+        other = None if reference is None else reference[measure]
+        row |= over_common(compare, own[measure], other).columns(f"{name}_vs_reference")
     return row
 
 
@@ -344,8 +339,8 @@ def _what_is_here(frame: pd.DataFrame) -> str:
     limits = (
         "No arm has more than one seed, so that no error and no interval can be given"
         if frame["seeds"].max() == 1
-        else f"There are {spread(frame['seeds'])} seeds of an arm; intervals are percentile bootstraps over the "
-        "seeds that both arms have, too narrow where these are few"
+        else f"There are {spread(frame['seeds'])} seeds of an arm; intervals are 95 % paired t intervals over the n "
+        "seeds that both arms have, wide where these are few"
     )
     return f"{limits}. Runs that are not trained to their end are left out.\n"
 
@@ -418,14 +413,14 @@ COST_COLUMNS = [
     Column("reached", "seeds that reached the target", _reached),
     Column(
         "hours / reference",
-        "relative to the static arm that sets the target, over the seeds in which both reached it, with a 95 % "
-        "interval over seeds",
+        "relative to the static arm that sets the target: the geometric mean over the n seeds in which both reached "
+        "it, with its 95 % paired t interval",
         with_interval("time_vs_reference", ".2f"),
     ),
     Column("reward then", "training reward at the time given, the same for all", with_error("reward_at_budget", 3)),
     Column(
         "reward - reference",
-        "minus that of the same static arm at that time, with a 95 % interval over seeds",
+        "minus that of the same static arm at that time, with the 95 % paired t interval over n seeds",
         with_interval("reward_vs_reference", "+.3f"),
     ),
 ]
@@ -438,7 +433,7 @@ def cost_columns(frame: pd.DataFrame) -> list[Column]:
         name = then.removeprefix(KEPT)
         meaning = f"accuracy on {name}, avg@k, at that time: between the models kept before and after"
         columns.append(Column(f"{name} then", meaning, with_error(then, 3)))
-        against = "minus that of the same static arm then, with a 95 % interval over seeds"
+        against = "minus that of the same static arm then, with the 95 % paired t interval over n seeds"
         columns.append(Column(f"{name} - reference", against, with_interval(f"{then}_vs_reference", "+.3f")))
     return columns
 

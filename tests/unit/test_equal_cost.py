@@ -19,10 +19,13 @@ from analysis.equal_cost import (
     write_equal_cost,
 )
 from analysis.runs import RunResults
+from analysis.statistics import INTERVAL
 from analysis.steps import COLUMNS
 from sagc.run_folder import RunFolder
 
 NAN = math.nan
+T1 = 12.706205  # 97.5 % quantile of Student's t with one degree of freedom
+ONE = "[\N{EN DASH}], n = 1"
 
 
 def make_steps(rewards, seconds=10.0, **columns) -> pd.DataFrame:
@@ -181,10 +184,10 @@ def test_arms_are_compared_by_the_models_they_had_when_the_quickest_run_ended(tm
     assert found["4"]["kept_heldout"] == pytest.approx((0.7 + 0.8) / 2)
     assert found["16"]["kept_heldout"] == pytest.approx((0.6 + 0.65) / 2)
     assert found["16"]["kept_heldout_se"] == pytest.approx(0.025)
-    differences = [found["4"][f"kept_heldout_vs_reference{of}"] for of in ("", "_low", "_high")]
-    assert differences == pytest.approx([0.125, 0.1, 0.15])
+    differences = [found["4"][f"kept_heldout_vs_reference{of}"] for of in INTERVAL]
+    assert differences == pytest.approx([0.125, 0.125 - T1 * 0.025, 0.125 + T1 * 0.025, 2])
     cost, pareto = read(runs, tmp_path)
-    assert "heldout then" in cost and "heldout - reference" in cost and "+0.125 [+0.100, +0.150]" in cost
+    assert "heldout then" in cost and "heldout - reference" in cost and "+0.125 [-0.193, +0.443], n = 2" in cost
     assert "heldout then" not in pareto
     assert pd.read_csv(tmp_path / "equal_cost.csv")["kept_heldout"].tolist() == pytest.approx([0.625, 0.75])
     assert not any("kept" in column for column in pd.read_csv(tmp_path / "pareto.csv"))
@@ -197,10 +200,10 @@ def test_seeds_are_paired():
     assert (found["seeds"], found["reached"]) == (3, 3)
     assert found["time_to_target_s"] == pytest.approx((85 + 340 + 17) / 3)
     assert found["time_to_target_s_se"] == pytest.approx(np.std([85, 340, 17], ddof=1) / 3**0.5)
-    assert found["time_vs_reference"] == pytest.approx((85 + 340) / (200 + 400))
-    # Of two pairs, a quarter of the resamples draws one of them twice.
-    ends = [found["time_vs_reference_low"], found["time_vs_reference_high"]]
-    assert ends == pytest.approx([85 / 200, 340 / 400])
+    # Ratios 85 / 200 and 340 / 400, twice as much: the mean of their logarithms has an error of half of ln 2.
+    middle, reach = (85 / 200 * 340 / 400) ** 0.5, 2 ** (T1 / 2)
+    ratio = [found[f"time_vs_reference{of}"] for of in INTERVAL]
+    assert ratio == pytest.approx([middle, middle / reach, middle * reach, 2])
 
 
 def test_seeds_that_do_not_reach_the_target_are_counted():
@@ -280,9 +283,9 @@ def test_the_tables_say_what_they_show(tmp_path):
         [cell.strip() for cell in line.strip("|").split("|")] for line in cost.splitlines() if line.startswith("|")
     ]
     cells = {line[0]: line[2:] for line in lines[2:]}
-    assert cells["4"] == ["not reached", "0 of 1", "\N{EN DASH}", "0.400", "+0.400"]
-    assert cells["16"] == ["1.333", "1 of 1", "1.00", "0.000", "+0.000"]
-    assert cells["sagc"] == ["0.633", "1 of 1", "0.47", "0.300", "+0.300"]
+    assert cells["4"] == ["not reached", "0 of 1", "\N{EN DASH}", "0.400", f"+0.400 {ONE}"]
+    assert cells["16"] == ["1.333", "1 of 1", f"1.00 {ONE}", "0.000", f"+0.000 {ONE}"]
+    assert cells["sagc"] == ["0.633", "1 of 1", f"0.47 {ONE}", "0.300", f"+0.300 {ONE}"]
     assert cells["sagc-robust"] == ["\N{EN DASH}", "0 of 0", *["\N{EN DASH}"] * 3]
     assert "At least as good as sagc in no more time: static 4 in heldout." in pareto
     assert "sagc-robust in no more time" not in pareto
@@ -295,7 +298,7 @@ def test_the_tables_say_what_they_show(tmp_path):
 def test_errors_and_intervals_are_shown(tmp_path):
     runs = [make_run(group, level(0.5, 3600.0), seed=seed) for group in ("16", "sagc") for seed in (0, 1)]
     cost, pareto = read(runs, tmp_path)
-    assert "20.000 \N{PLUS-MINUS SIGN} 0.000" in cost and "1.00 [1.00, 1.00]" in cost and "2 of 2" in cost
+    assert "20.000 \N{PLUS-MINUS SIGN} 0.000" in cost and "1.00 [1.00, 1.00], n = 2" in cost and "2 of 2" in cost
     assert "There are 2 seeds of an arm" in cost
     assert "At least as good as sagc in no more time: static 16 in reward." in pareto
 
