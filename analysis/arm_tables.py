@@ -29,7 +29,7 @@ from analysis.tables import REFERENCE, SECTION, benchmarks
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 
-INTERVAL = "with a 95 % interval over seeds"
+INTERVAL = "with its 95 % paired t interval, and of n seeds, those that both have"
 
 
 def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
@@ -56,7 +56,9 @@ def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column]) -> st
         parts.append(markdown_table(rows, columns))
         parts.append(f"The best static arm is {best}.\n" if best else "There is no static arm.\n")
     parts.append(legend(columns))
-    parts.append(f"{MISSING} stands for a comparison without an arm to compare with.\n")
+    parts.append(
+        f"{MISSING} stands for a comparison without an arm to compare with, [{MISSING}] for an interval of one seed.\n"
+    )
     return "\n".join(parts)
 
 
@@ -105,11 +107,13 @@ def _first_columns() -> list[Column]:
 
 
 def _ratio(title: str, name: str, label: str) -> Column:
-    return Column(title, f"relative to {_called(label)}, {INTERVAL}", with_interval(f"{name}_vs_{label}", ".2f"))
+    meaning = f"relative to {_called(label)}: the geometric mean of the seeds' ratios, {INTERVAL}"
+    return Column(title, meaning, with_interval(f"{name}_vs_{label}", ".2f"))
 
 
 def _difference(title: str, name: str, label: str) -> Column:
-    return Column(title, f"minus that of {_called(label)}, {INTERVAL}", with_interval(f"{name}_vs_{label}", "+.3f"))
+    meaning = f"minus that of {_called(label)}: the mean of the seeds' differences, {INTERVAL}"
+    return Column(title, meaning, with_interval(f"{name}_vs_{label}", "+.3f"))
 
 
 def _called(label: str) -> str:
@@ -120,8 +124,8 @@ def _what_is_here(arms: pd.DataFrame) -> str:
     if arms["seeds"].max() == 1:
         return "There is one seed of every arm, so that no error and no interval can be given.\n"
     return (
-        f"There are {spread(arms['seeds'])} seeds of every arm. Intervals are percentile bootstraps over the "
-        "seeds that both arms have; of few seeds they are too narrow, and with one seed there is none.\n"
+        f"There are {spread(arms['seeds'])} seeds of every arm. Intervals are paired t intervals over the n seeds that "
+        "both arms have: wide where these are few, and with one seed there is none.\n"
     )
 
 

@@ -5,10 +5,9 @@ An arm is compared with static 16, and with the best static arm: a fixed smaller
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
-from analysis.statistics import difference_interval, mean_and_error, ratio_interval
+from analysis.statistics import mean_and_error, over_common, paired_difference, paired_ratio
 from analysis.tables import REFERENCE, SECTION, benchmarks
 
 COSTS = ("wall_s", "rollout_s", "tokens")  # compared as ratios
@@ -33,9 +32,10 @@ def summarize_arms(frame: pd.DataFrame) -> pd.DataFrame:
         one seed.
         best_static : the static size with the highest mean accuracy over the benchmarks (with the highest reward where
         there is none); of two, the cheaper one.
-        C_vs_R, C_vs_R_low, C_vs_R_high : for each cost C and R in static16 and best_static, mean cost relative to the
-        mean of R over the seeds that both have, and its 95 % bootstrap interval over them.
-        A_vs_R, A_vs_R_low, A_vs_R_high : likewise for reward and accuracies, the difference.
+        C_vs_R, C_vs_R_low, C_vs_R_high, C_vs_R_n : for each cost C and R in static16 and best_static, cost relative to
+        R's, as the geometric mean over the seeds that both have, its 95 % paired t interval (NaN with one seed), and
+        the number of these seeds.
+        A_vs_R and so on : likewise for reward and accuracies, the mean difference.
     """
     qualities = ["reward", *(f"accuracy_{name}" for name in benchmarks(frame))]
     rows = []
@@ -65,21 +65,9 @@ def _best_static(arms: dict[str, pd.DataFrame], qualities: list[str]) -> str | N
 
 def _against(runs: pd.DataFrame, reference: pd.DataFrame | None, label: str, qualities: list[str]) -> dict[str, float]:
     """Costs and qualities of an arm against another, over the seeds that both have."""
-    seeds = runs.index.intersection(reference.index) if reference is not None else []
     row = {}
-    for name in (*COSTS, *qualities):
-        statistic, interval = (_ratio, ratio_interval) if name in COSTS else (_difference, difference_interval)
-        value, low, high = np.nan, np.nan, np.nan
-        if len(seeds):
-            own, other = (arm.loc[seeds, name].to_numpy(dtype=float) for arm in (runs, reference))
-            value, (low, high) = statistic(own, other), interval(own, other)
-        row |= {f"{name}_vs_{label}": value, f"{name}_vs_{label}_low": low, f"{name}_vs_{label}_high": high}
+    for name in dict.fromkeys([*COSTS, *qualities]):
+        compare = paired_ratio if name in COSTS else paired_difference
+        other = None if reference is None else reference[name]
+        row |= over_common(compare, runs[name], other).columns(f"{name}_vs_{label}")
     return row
-
-
-def _ratio(own: np.ndarray, other: np.ndarray) -> float:
-    return own.mean() / other.mean()
-
-
-def _difference(own: np.ndarray, other: np.ndarray) -> float:
-    return (own - other).mean()

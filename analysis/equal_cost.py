@@ -23,12 +23,13 @@ from analysis.markup import (
     legend,
     markdown_table,
     named,
+    number,
     spread,
     with_error,
     with_interval,
 )
 from analysis.runs import RunResults
-from analysis.statistics import difference_interval, mean_and_error, ratio_interval
+from analysis.statistics import INTERVAL, Comparison, mean_and_error, over_common, paired_difference, paired_ratio
 from analysis.summary import LAST_STEPS
 from analysis.tables import REFERENCE, SECTION, benchmarks
 from sagc.run_folder import write_atomically
@@ -37,12 +38,12 @@ Section = tuple[str, str, str]
 Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
 FRONT, KEPT = "front_", "kept_"
 COMPARED = [
-    *(*SECTION, "group", "seeds", "reference", "target", "reached", "time_to_target_s", "time_to_target_s_se"),
-    *("time_vs_reference", "time_vs_reference_low", "time_vs_reference_high"),
+    *(*SECTION, "group", "seeds", "reference", "target", "reached", "reached_share"),
+    *("time_to_target_s", "time_to_target_s_se", "time_to_target_at_least_s"),
+    *(f"time_vs_reference{part}" for part in (*INTERVAL, "_at_least", "_at_most")),
     *("budget_s", "reward_at_budget", "reward_at_budget_se"),
-    *("reward_vs_reference", "reward_vs_reference_low", "reward_vs_reference_high"),
+    *(f"reward_vs_reference{part}" for part in INTERVAL),
 ]
-INTERVAL = ("", "_low", "_high")
 NOTHING = "There is nothing to compare: no run was found.\n"
 
 
@@ -62,15 +63,22 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
         reference : the group that the arms of a cell are compared with: static 16, or the largest static size where
         it has no trained run; None where no static arm has.
         target : reward, the reference's mean over seeds of the curve's last value. The same for the whole cell.
-        reached : number of seeds whose run reached the target (see `time_to`).
-        time_to_target_s, time_to_target_s_se : seconds of training, mean over these seeds and its standard error.
-        time_vs_reference, _low, _high : mean time relative to the reference's over the seeds in which both reached the
-        target, and its 95 % bootstrap interval over them.
+        reached, reached_share : number and share of the seeds whose run reached the target (see `time_to`).
+        time_to_target_s, _se : seconds of training, mean over the seeds and its standard error; NaN where a seed has
+        not reached the target, as a mean over the others would be that of the lucky ones.
+        time_to_target_at_least_s : then this, the mean of what is known: a seed that has not reached the target took
+        at least its whole training (a restricted mean).
+        time_vs_reference, _low, _high, _n : time relative to the reference's, as the geometric mean over common seeds,
+        its 95 % paired t interval, and the number of these seeds; NaN but for the last where one of them has not
+        reached the target in one of the arms.
+        time_vs_reference_at_least, _at_most : then this, with what is known in the place of the time: where it was only
+        the arm's seeds, or only the reference's, that did not reach it. Where it was both the ratio is not known.
         budget_s : seconds of training that every run of the cell has had: when its quickest run ended.
         reward_at_budget, reward_at_budget_se : the curve's value then (see `reward_at`), mean over seeds and error.
-        reward_vs_reference, _low, _high : mean difference to the reference's then, over common seeds, and its interval.
-        kept_B, _se, kept_B_vs_reference, _low, _high : likewise the accuracy then (see `accuracy_at`) on each benchmark
-        B that kept models have been evaluated on.
+        reward_vs_reference, _low, _high, _n : mean difference to the reference's then, its paired t interval, and the
+        number of common seeds.
+        kept_B, _se, kept_B_vs_reference, _low, _high, _n : likewise the accuracy then (see `accuracy_at`) on each
+        benchmark B that kept models have been evaluated on.
         wall_s, wall_s_se : seconds of all steps.
         reward, accuracy_B, and their _se : the curve's last value, and accuracy on each benchmark B of the seeds that
         are evaluated.
@@ -236,10 +244,10 @@ def _cell_rows(section: Section, arms: Arms, ends: Sequence[str], kept: Sequence
     rows = []
     for group, own in measured.items():
         row = dict(zip(SECTION, section, strict=True)) | {"group": group, "seeds": len(own), "reference": reference}
-        row |= {"target": target, "reached": int(own["time_to_target_s"].notna().sum()), "budget_s": budget}
+        row |= {"target": target, "budget_s": budget}
         for name in own.columns:
             row[name], row[f"{name}_se"] = _mean(own[name])
-        rows.append(row | _against(own, measured.get(reference)))
+        rows.append(row | _time_to_target(own, target) | _against(own, measured.get(reference)))
     return rows
 
 
@@ -266,19 +274,44 @@ def _mean(values: Iterable[float]) -> tuple[float, float]:
     return mean_and_error(values) if len(values) else (np.nan, np.nan)
 
 
-def _against(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, float]:
-    """Time as a ratio, reward and accuracy then as differences, over the seeds in which both arms have it."""
-    row, then = {}, [(name, name) for name in own.columns if name.startswith(KEPT)]
-    for name, measure in (("time", "time_to_target_s"), ("reward", "reward_at_budget"), *then):
-        value, low, high = np.nan, np.nan, np.nan
-        pairs = pd.DataFrame() if reference is None else pd.concat([own[measure], reference[measure]], axis=1).dropna()
-        if len(pairs):
-            one, other = pairs.to_numpy().T
-            ratio = measure == "time_to_target_s"
-            value = one.mean() / other.mean() if ratio else (one - other).mean()
-            low, high = (ratio_interval if ratio else difference_interval)(one, other)
-        row |= {f"{name}_vs_reference": value, f"{name}_vs_reference_low": low, f"{name}_vs_reference_high": high}
+def _time_to_target(own: pd.DataFrame, target: float) -> dict[str, float]:
+    """The times of an arm's seeds, censored where a run ended before it had reached the target."""
+    times = own["time_to_target_s"]
+    reached = int(times.notna().sum())
+    row = {"reached": reached, "reached_share": np.nan, "time_to_target_at_least_s": np.nan}
+    if len(own) and not np.isnan(target):
+        row["reached_share"] = reached / len(own)
+        if reached < len(own):
+            row |= {"time_to_target_s": np.nan, "time_to_target_s_se": np.nan}
+            row["time_to_target_at_least_s"] = _known_times(own).mean()
     return row
+
+
+def _known_times(own: pd.DataFrame) -> pd.Series:
+    """Seconds to the target, or of the whole training for a seed that has not reached it."""
+    return own["time_to_target_s"].fillna(own["wall_s"])
+
+
+def _against(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, float]:
+    """Time as a ratio, reward and accuracy then as differences, over the seeds that both arms have."""
+    row = _time_against(own, own.iloc[:0] if reference is None else reference)
+    then = [(name, name) for name in own.columns if name.startswith(KEPT)]
+    for name, measure in (("reward", "reward_at_budget"), *then):
+        other = None if reference is None else reference[measure]
+        row |= over_common(paired_difference, own[measure], other).columns(f"{name}_vs_reference")
+    return row
+
+
+def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
+    """The ratio of the times to the target; a bound of it where seeds of one arm have not reached it."""
+    seeds = own.index.intersection(reference.index)
+    late = [bool(arm.loc[seeds, "time_to_target_s"].isna().any()) for arm in (own, reference)]
+    ratio = over_common(paired_ratio, _known_times(own), _known_times(reference))
+    shown = Comparison(np.nan, np.nan, np.nan, ratio.n) if any(late) else ratio
+    return shown.columns("time_vs_reference") | {
+        "time_vs_reference_at_least": ratio.value if late == [True, False] else np.nan,
+        "time_vs_reference_at_most": ratio.value if late == [False, True] else np.nan,
+    }
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -312,8 +345,13 @@ def cost_markdown(frame: pd.DataFrame) -> str:
         f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
         f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
         f"target, and the mean over the {LAST_STEPS} after it (fewer towards the end), too: one lucky step does not "
-        "win. The target is where the reference ended, so that one that is still getting better reaches it late. An "
-        "arm that has not reached it might with more steps: all arms did the same number.\n"
+        "win. The target is where the reference ended, so that one that is still getting better reaches it late.\n"
+    )
+    parts.append(
+        "A seed that has not reached the target might with more steps; all did the same number. Of it no more is known "
+        "than that it took at least its whole training, and with that it counts: the mean is then *at least* so much. "
+        "A ratio is *at least* so much where only seeds of the arm did not reach the target, *at most* where only "
+        "seeds of the reference did not, and left out where seeds of both did not.\n"
     )
     parts.append(f"{MISSING} stands for what there is not, such as a comparison without an arm to compare with.\n")
     return "\n".join(parts)
@@ -344,8 +382,8 @@ def _what_is_here(frame: pd.DataFrame) -> str:
     limits = (
         "No arm has more than one seed, so that no error and no interval can be given"
         if frame["seeds"].max() == 1
-        else f"There are {spread(frame['seeds'])} seeds of an arm; intervals are percentile bootstraps over the "
-        "seeds that both arms have, too narrow where these are few"
+        else f"There are {spread(frame['seeds'])} seeds of an arm; intervals are 95 % paired t intervals over the n "
+        "seeds that both arms have, wide where these are few"
     )
     return f"{limits}. Runs that are not trained to their end are left out.\n"
 
@@ -398,34 +436,44 @@ def _first_columns() -> list[Column]:
     ]
 
 
-def _time_to_target(row: Row) -> str:
-    if row["seeds"] and not pd.isna(row["target"]) and not row["reached"]:
-        return "not reached"
+def _hours_to_target(row: Row) -> str:
+    known = row["time_to_target_at_least_s"]
+    if not pd.isna(known):
+        return f"at least {number(known, 3, 1 / 3600)}"
     return with_error("time_to_target_s", 3, 1 / 3600)(row)
 
 
 def _reached(row: Row) -> str:
-    return MISSING if pd.isna(row["target"]) else f"{row['reached']} of {row['seeds']}"
+    share = row["reached_share"]
+    return MISSING if pd.isna(share) else f"{row['reached']} of {row['seeds']} ({number(share, 0, 100)} %)"
+
+
+def _time_ratio(row: Row) -> str:
+    for bound in ("at least", "at most"):
+        value = row[f"time_vs_reference_{bound.replace(' ', '_')}"]
+        if not pd.isna(value):
+            return f"{bound} {value:.2f}, n = {row['time_vs_reference_n']:.0f}"
+    return with_interval("time_vs_reference", ".2f")(row)
 
 
 COST_COLUMNS = [
     *_first_columns(),
     Column(
         "hours to target",
-        "of training until the reward was at the target, of the seeds that reached it",
-        _time_to_target,
+        "of training until the reward was at the target; at least so much where not all seeds reached it",
+        _hours_to_target,
     ),
-    Column("reached", "seeds that reached the target", _reached),
+    Column("reached", "seeds that reached the target, and their share", _reached),
     Column(
         "hours / reference",
-        "relative to the static arm that sets the target, over the seeds in which both reached it, with a 95 % "
-        "interval over seeds",
-        with_interval("time_vs_reference", ".2f"),
+        "relative to the static arm that sets the target: the geometric mean over the n seeds that both have, with its "
+        "95 % paired t interval; a bound, without one, where not all reached it",
+        _time_ratio,
     ),
     Column("reward then", "training reward at the time given, the same for all", with_error("reward_at_budget", 3)),
     Column(
         "reward - reference",
-        "minus that of the same static arm at that time, with a 95 % interval over seeds",
+        "minus that of the same static arm at that time, with the 95 % paired t interval over n seeds",
         with_interval("reward_vs_reference", "+.3f"),
     ),
 ]
@@ -436,9 +484,11 @@ def cost_columns(frame: pd.DataFrame) -> list[Column]:
     columns = [*COST_COLUMNS]
     for then in (name for name in frame.columns if name.startswith(KEPT) and f"{name}_se" in frame.columns):
         name = then.removeprefix(KEPT)
-        meaning = f"accuracy on {name}, avg@k, at that time: between the models kept before and after"
+        meaning = (
+            f"accuracy on {name}, avg@k, at that time, between the models kept before and after; of seeds with both"
+        )
         columns.append(Column(f"{name} then", meaning, with_error(then, 3)))
-        against = "minus that of the same static arm then, with a 95 % interval over seeds"
+        against = "minus that of the same static arm then, with the 95 % paired t interval over n seeds"
         columns.append(Column(f"{name} - reference", against, with_interval(f"{then}_vs_reference", "+.3f")))
     return columns
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.statistics import INTERVAL
+
 Row = dict[str, Any]
 MISSING = "\N{EN DASH}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
@@ -83,13 +85,17 @@ def with_error(name: str, decimals: int, scale: float = 1.0) -> Callable[[Row], 
 
 
 def with_interval(name: str, form: str) -> Callable[[Row], str]:
-    """The text of a value and its interval, X, X_low and X_high, in this format; without it where there is none."""
+    """The text of a value, its interval and how many pairs they are of: X, X_low, X_high and X_n, in this format.
+
+    An interval that there is none of is [MISSING].
+    """
 
     def text(row: Row) -> str:
-        value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+        value, low, high, n = (row[f"{name}{part}"] for part in INTERVAL)
         if pd.isna(value):
             return MISSING
-        return f"{value:{form}}" + ("" if pd.isna(low) else f" [{low:{form}}, {high:{form}}]")
+        interval = MISSING if pd.isna(low) else f"{low:{form}}, {high:{form}}"
+        return f"{value:{form}} [{interval}], n = {n:.0f}"
 
     return text
 

@@ -30,7 +30,7 @@ from analysis.markup import (
     percent,
     spread,
 )
-from analysis.statistics import RESAMPLES, ratio_interval
+from analysis.statistics import ratio_of_means
 from analysis.summary import CELL, read_evaluation
 from analysis.tables import SECTION, natural_order
 from sagc.errors import UserError
@@ -68,7 +68,7 @@ def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
         tokens_controlled, tokens_static : output tokens, mean over the problems.
         difference : mean over the problems of controlled - static, in tokens.
         relative : difference / tokens_static.
-        relative_low, relative_high : 95 % interval of `relative` over the problems (`ratio_interval`).
+        relative_low, relative_high : 95 % interval of `relative` over the problems (`ratio_of_means`).
         cut_off_rate_controlled, cut_off_rate_static : share of responses that the limit ended.
 
     Raises
@@ -158,15 +158,15 @@ def _compare(controlled: list[Samples], static: list[Samples], benchmark: str) -
     for other in others:
         _check_comparable(first, other, benchmark)
     own, reference = (np.mean([samples.tokens for samples in arm], axis=0) for arm in (controlled, static))
-    low, high = ratio_interval(own - reference, reference)
+    relative = ratio_of_means(own - reference, reference)
     return {
         "problems": len(first.ids),
         "tokens_controlled": own.mean(),
         "tokens_static": reference.mean(),
         "difference": (own - reference).mean(),
-        "relative": (own - reference).mean() / reference.mean(),
-        "relative_low": low,
-        "relative_high": high,
+        "relative": relative.value,
+        "relative_low": relative.low,
+        "relative_high": relative.high,
         "cut_off_rate_controlled": np.mean([samples.cut_off_rate for samples in controlled]),
         "cut_off_rate_static": np.mean([samples.cut_off_rate for samples in static]),
     }
@@ -254,7 +254,7 @@ READ = [
     Column("tokens, static", "the same of the static arm", decimals("tokens_static", 1)),
     Column("difference", "controlled - static in tokens, paired by problem, mean over problems", _signed("difference")),
     Column("difference %", "difference relative to tokens, static", _signed("relative", scale=100)),
-    Column("95 % interval", f"of difference %: percentile bootstrap over problems, {RESAMPLES} resamples", _interval),
+    Column("95 % interval", "of difference %, a ratio of means: a paired t interval over problems", _interval),
     Column("problems", "how many there are", lambda row: str(row["problems"])),
     Column("seeds", "how many both arms have; a problem's tokens are a mean over them", lambda row: str(row["seeds"])),
     Column("cut off %", "responses of the controlled arm that the limit ended", percent("cut_off_rate_controlled")),

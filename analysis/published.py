@@ -29,7 +29,7 @@ from analysis.markup import (
     with_interval,
 )
 from analysis.runs import RunResults
-from analysis.statistics import mean_and_error, ratio_interval
+from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_ratio
 from analysis.summary import training_columns
 from analysis.tables import REFERENCE, SECTION
 from sagc.run_folder import write_atomically
@@ -56,7 +56,7 @@ COMPARED = ("straggler_rate", "wall_s")
 COLUMNS = [
     *(*SECTION, "scale", "group", "seeds"),
     *(f"{name}{suffix}" for name in COMPARED for suffix in ("_published", "", "_se")),
-    *(f"{name}_vs_static16{suffix}" for name in COMPARED for suffix in ("_published", "", "_low", "_high")),
+    *(f"{name}_vs_static16{suffix}" for name in COMPARED for suffix in ("_published", *INTERVAL)),
 ]
 
 
@@ -78,8 +78,8 @@ def published(runs: Sequence[RunResults]) -> pd.DataFrame:
         seeds : number of our runs.
         X_published, X, X_se : for X in straggler_rate (0 to 1) and wall_s (seconds): theirs, and ours as the mean over
         seeds and its standard error; NaN where there is none.
-        X_vs_static16_published, X_vs_static16, _low, _high : relative to static 16, theirs, and ours over common seeds
-        with the 95 % bootstrap interval.
+        X_vs_static16_published, X_vs_static16, _low, _high, _n : relative to static 16, theirs, and ours as the
+        geometric mean over the seeds that both have, with its 95 % paired t interval and the number of these seeds.
     """
     cells = [(section, arms) for section, arms in arms_by_cell(runs).items() if _matches(section[1], arms)]
     rows = [row for section, arms in cells for row in _rows(section, arms)]
@@ -122,7 +122,8 @@ def _rows(section: tuple, arms: Arms) -> list[Row]:
             row[f"{name}_published"] = getattr(arm, name)
             row[f"{name}_vs_static16_published"] = getattr(arm, name) / getattr(theirs[REFERENCE], name)
             row[name], row[f"{name}_se"] = mean_and_error(own[name].to_numpy()) if len(own) else (np.nan, np.nan)
-            row |= _against(own, measured.get(REFERENCE, _measure({})), name)
+            ratio = over_common(paired_ratio, own[name], measured.get(REFERENCE, _measure({}))[name])
+            row |= ratio.columns(f"{name}_vs_static16")
         rows.append(row)
     return rows
 
@@ -134,17 +135,6 @@ def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
         columns = training_columns(run.steps, run.config["run"]["straggler"].get("event", "group"))
         rows[seed] = [columns[name] for name in COMPARED]
     return pd.DataFrame(rows, index=list(COMPARED), dtype=float).T
-
-
-def _against(own: pd.DataFrame, reference: pd.DataFrame, name: str) -> dict[str, float]:
-    """Ours relative to static 16, over the seeds that both have."""
-    seeds = own.index.intersection(reference.index)
-    value, low, high = np.nan, np.nan, np.nan
-    one, other = (arm.loc[seeds, name].to_numpy() for arm in (own, reference))
-    if len(seeds) and other.all():
-        value, (low, high) = one.mean() / other.mean(), ratio_interval(one, other)
-    key = f"{name}_vs_static16"
-    return {key: value, f"{key}_low": low, f"{key}_high": high}
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -169,7 +159,10 @@ def to_markdown(frame: pd.DataFrame) -> str:
     parts += [sentence for scale, sentence in SCALES.items() if scale in set(frame["scale"])]
     parts += [markdown_table(frame, columns), f"Source of theirs: {SOURCE}.\n", legend(READ)]
     if frame["straggler_rate_vs_static16"].isna().any():
-        parts.append(f"{MISSING} stands for what there is not: an arm without a run that is trained to its end.\n")
+        parts.append(
+            f"{MISSING} stands for what there is not: an arm without a run that is trained to its end, a ratio without "
+            "any stragglers, and an interval of one seed.\n"
+        )
     return "\n".join(parts)
 
 

@@ -1,14 +1,34 @@
-"""Means with their errors, and differences between arms with bootstrap intervals."""
+"""Means with their errors, and comparisons of pairs with Student's t intervals: arms by seed, lengths by problem.
+
+A few seeds are too few for a bootstrap: the percentile interval of two pairs holds the truth half of the time, that of
+five four times out of five. Student's t is exact for normal differences, however few they are.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-RESAMPLES = 10_000
-BOOTSTRAP_SEED = 0  # for every interval anew, so that none depends on what else is computed
-DRAWN_AT_ONCE = 2**17  # of the resampled values; about 3 MB with what is computed of them
+LEVEL = 0.95  # of every interval
 
-Interval = tuple[float, float]
+
+class Comparison(NamedTuple):
+    """A value over pairs, its 95 % interval (NaN, NaN for fewer than two pairs), and the number of pairs."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def columns(self, name: str) -> dict[str, float]:
+        """As the columns NAME, NAME_low, NAME_high and NAME_n of a row."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high, f"{name}_n": self.n}
+
+
+INTERVAL = ("", "_low", "_high", "_n")  # what `Comparison.columns` adds to a name
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
@@ -17,34 +37,51 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
     return float(np.mean(values)), float(error)
 
 
-def bootstrap(statistic: Callable[[np.ndarray], np.ndarray], count: int) -> Interval:
-    """The 95 % interval of a statistic of `count` things: percentile bootstrap over them.
+def paired_difference(own: np.ndarray, reference: np.ndarray) -> Comparison:
+    """The mean of own - reference, arrays of shape (pairs,), with its paired t interval; NaN for no pair."""
+    return _mean_with_interval(np.asarray(own, dtype=float) - np.asarray(reference, dtype=float))
 
-    The same things in the same order have the same interval. A single one has none: NaN, NaN.
 
-    Parameters
-    ----------
-    statistic : callable
-        Takes indices of shape (resamples, count), gives the statistic of each resample, of shape (resamples,).
-    count : int
-        How many things there are, such as problems or seeds.
+def paired_ratio(own: np.ndarray, reference: np.ndarray) -> Comparison:
+    """The geometric mean of the pairs' ratios own / reference, with its interval; arrays of shape (pairs,).
+
+    Both are those of the mean of the logarithms, by a paired t interval, so that the interval is around the value, and
+    half as much and twice as much are alike. NaN for no pair, and where a number is not above 0 and has no logarithm.
     """
-    if count == 1:
-        return np.nan, np.nan
-    generator, found = np.random.default_rng(BOOTSTRAP_SEED), []
-    rows = max(1, DRAWN_AT_ONCE // count)
-    for start in range(0, RESAMPLES, rows):
-        found.append(statistic(generator.integers(count, size=(min(rows, RESAMPLES - start), count))))
-    low, high = np.quantile(np.concatenate(found), [0.025, 0.975])
-    return float(low), float(high)
+    own, reference = np.asarray(own, dtype=float), np.asarray(reference, dtype=float)
+    if not (own > 0).all() or not (reference > 0).all():
+        return Comparison(np.nan, np.nan, np.nan, len(own))
+    value, low, high, n = _mean_with_interval(np.log(own / reference))
+    return Comparison(float(np.exp(value)), float(np.exp(low)), float(np.exp(high)), n)
 
 
-def ratio_interval(own: np.ndarray, reference: np.ndarray) -> Interval:
-    """The 95 % interval of mean(own) / mean(reference), pairs drawn together; arrays of shape (pairs,)."""
-    return bootstrap(lambda drawn: own[drawn].sum(axis=1) / reference[drawn].sum(axis=1), len(own))
+def ratio_of_means(own: np.ndarray, reference: np.ndarray) -> Comparison:
+    """mean(own) / mean(reference) over pairs, with its interval; arrays of shape (pairs,), for many pairs.
+
+    The t interval of the mean of (own - ratio x reference) / mean(reference), by which the ratio is off to first order
+    [W. G. Cochran, Sampling Techniques, 3rd ed., 1977, section 6.4]: the pairs may be anything, of either sign.
+    """
+    own, reference = np.asarray(own, dtype=float), np.asarray(reference, dtype=float)
+    ratio = own.mean() / reference.mean()
+    off = _mean_with_interval((own - ratio * reference) / reference.mean())
+    return Comparison(float(ratio), float(ratio + off.low), float(ratio + off.high), off.n)
 
 
-def difference_interval(own: np.ndarray, reference: np.ndarray) -> Interval:
-    """The 95 % interval of mean(own - reference), pairs drawn together; arrays of shape (pairs,)."""
-    difference = own - reference
-    return bootstrap(lambda drawn: difference[drawn].mean(axis=1), len(own))
+def over_common(
+    compare: Callable[[np.ndarray, np.ndarray], Comparison], own: pd.Series, reference: pd.Series | None
+) -> Comparison:
+    """One of the comparisons above, over the seeds (the index) at which both have a number; None has none."""
+    other = own.iloc[:0] if reference is None else reference
+    pairs = pd.concat([own, other], axis=1, join="inner").astype(float).dropna()
+    return compare(*pairs.to_numpy().T)
+
+
+def _mean_with_interval(values: np.ndarray) -> Comparison:
+    from scipy.special import stdtrit
+
+    n = len(values)
+    if n == 0:
+        return Comparison(np.nan, np.nan, np.nan, 0)
+    mean, error = mean_and_error(values)
+    reach = error * float(stdtrit(n - 1, (1 + LEVEL) / 2)) if n > 1 else np.nan
+    return Comparison(mean, mean - reach, mean + reach, n)

@@ -9,6 +9,9 @@ from test_tables import row
 
 from analysis.arm_tables import main, write_arm_tables
 from analysis.arms import summarize_arms
+from analysis.statistics import INTERVAL
+
+T1 = 12.706205  # 97.5 % quantile of Student's t with one degree of freedom
 
 
 def arms(*rows) -> dict[str, dict]:
@@ -32,17 +35,17 @@ def test_comparisons_are_over_common_seeds():
         row("sagc", seed=1, wall=6.0, accuracy_heldout=0.9),
         row("sagc", seed=3, wall=99.0, accuracy_heldout=0.1),
     )["sagc"]
-    assert found["wall_s_vs_static16"] == 12 / 30
-    # Of two pairs, a quarter of the resamples draws one of them twice.
-    assert (found["wall_s_vs_static16_low"], found["wall_s_vs_static16_high"]) == (6 / 20, 6 / 10)
-    assert found["accuracy_heldout_vs_static16"] == pytest.approx(0.0)
-    low, high = found["accuracy_heldout_vs_static16_low"], found["accuracy_heldout_vs_static16_high"]
-    assert (low, high) == (pytest.approx(-0.1), pytest.approx(0.1))
+    # Ratios 6 / 10 and 6 / 20: the mean of their logarithms has an error of half of ln 2.
+    middle, reach = 0.18**0.5, 2 ** (T1 / 2)
+    wall = [found[f"wall_s_vs_static16{part}"] for part in INTERVAL]
+    assert wall == pytest.approx([middle, middle / reach, middle * reach, 2])
+    accuracy = [found[f"accuracy_heldout_vs_static16{part}"] for part in INTERVAL]
+    assert accuracy == pytest.approx([0.0, -T1 * 0.1, T1 * 0.1, 2])
 
 
 def test_one_seed_has_no_interval():
     found = arms(row("16", wall=10.0), row("sagc", wall=6.0))["sagc"]
-    assert found["wall_s_vs_static16"] == 0.6
+    assert found["wall_s_vs_static16"] == pytest.approx(0.6) and found["wall_s_vs_static16_n"] == 1
     assert math.isnan(found["wall_s_vs_static16_low"]) and math.isnan(found["reward_vs_static16_high"])
 
 
@@ -51,7 +54,7 @@ def test_the_best_static_arm_is_the_most_accurate_and_then_the_cheapest():
     rows += [row("16", wall=4.0, accuracy_heldout=0.8), row("sagc", wall=3.0, accuracy_heldout=0.9)]
     found = arms(*rows)
     assert {arm["best_static"] for arm in found.values()} == {"8"}
-    assert found["sagc"]["wall_s_vs_best_static"] == 1.5
+    assert found["sagc"]["wall_s_vs_best_static"] == pytest.approx(1.5)
     assert found["sagc"]["accuracy_heldout_vs_best_static"] == pytest.approx(0.1)
 
 
@@ -68,7 +71,7 @@ def test_without_a_static_arm_there_is_nothing_to_compare_with():
 
 def test_every_cell_is_compared_with_its_own_arms():
     frame = summarize_arms(pd.DataFrame([row("16", wall=8.0), row("16", wall=2.0, model="b"), row("4", model="b")]))
-    assert frame["wall_s_vs_static16"].tolist() == [1.0, 1.0, 5.0]
+    assert frame["wall_s_vs_static16"].tolist() == pytest.approx([1.0, 1.0, 5.0])
 
 
 def test_the_tables_say_what_they_show(tmp_path):
@@ -83,9 +86,9 @@ def test_the_tables_say_what_they_show(tmp_path):
     ]
     efficiency = (tmp_path / "efficiency.md").read_text()
     assert "0.750 \N{PLUS-MINUS SIGN} 0.250" in efficiency  # hours: 1 and a half
-    assert "1.00 [1.00, 1.00]" in efficiency
+    assert "1.00 [1.00, 1.00], n = 2" in efficiency and "geometric mean of the seeds' ratios" in efficiency
     assert "There are 2 seeds of every arm" in efficiency and "The best static arm is 16." in efficiency
-    assert "+0.000 [+0.000, +0.000]" in (tmp_path / "accuracy.md").read_text()
+    assert "+0.000 [+0.000, +0.000], n = 2" in (tmp_path / "accuracy.md").read_text()
     latex = (tmp_path / "efficiency.tex").read_text()
     assert r"0.750 $\pm$ 0.250" in latex and r"stragglers \%" in latex and latex.count("\\\\\n") == 3
     assert len(pd.read_csv(tmp_path / "arms.csv")) == 2
@@ -96,6 +99,6 @@ def test_the_command_reads_the_table_over_runs(tmp_path):
     pd.DataFrame([row("16"), row("sagc-robust")]).to_csv(summary, index=False)
     assert CliRunner().invoke(main, ["--out", str(tmp_path / "tables"), str(summary)]).exit_code == 0
     text = (tmp_path / "tables" / "efficiency.md").read_text()
-    assert "There is one seed of every arm" in text and "sagc-robust" in text
+    assert "There is one seed of every arm" in text and "1.00 [\N{EN DASH}], n = 1" in text
     missing = CliRunner().invoke(main, ["--out", str(tmp_path), str(tmp_path / "none.csv")])
     assert missing.exit_code == 2 and "none.csv cannot be read as a table" in missing.output

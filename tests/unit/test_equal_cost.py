@@ -19,10 +19,13 @@ from analysis.equal_cost import (
     write_equal_cost,
 )
 from analysis.runs import RunResults
+from analysis.statistics import INTERVAL
 from analysis.steps import COLUMNS
 from sagc.run_folder import RunFolder
 
 NAN = math.nan
+T1 = 12.706205  # 97.5 % quantile of Student's t with one degree of freedom
+ONE = "[\N{EN DASH}], n = 1"
 
 
 def make_steps(rewards, seconds=10.0, **columns) -> pd.DataFrame:
@@ -147,6 +150,8 @@ def test_two_arms_by_hand():
     assert found["sagc"]["time_vs_reference"] == pytest.approx(85 / 200)
     assert (found["4"]["reached"], found["sagc"]["reached"]) == (0, 1)
     assert math.isnan(found["4"]["time_to_target_s"]) and math.isnan(found["4"]["time_vs_reference"])
+    assert found["4"]["time_to_target_at_least_s"] == 60.0
+    assert found["4"]["time_vs_reference_at_least"] == pytest.approx(60 / 200)
     # 4 is done after 60 s: 12 steps of sagc, of which two at 0.8, and 6 of 16.
     assert {row["budget_s"] for row in found.values()} == {60.0}
     assert found["sagc"]["reward_at_budget"] == pytest.approx(0.16)
@@ -181,10 +186,10 @@ def test_arms_are_compared_by_the_models_they_had_when_the_quickest_run_ended(tm
     assert found["4"]["kept_heldout"] == pytest.approx((0.7 + 0.8) / 2)
     assert found["16"]["kept_heldout"] == pytest.approx((0.6 + 0.65) / 2)
     assert found["16"]["kept_heldout_se"] == pytest.approx(0.025)
-    differences = [found["4"][f"kept_heldout_vs_reference{of}"] for of in ("", "_low", "_high")]
-    assert differences == pytest.approx([0.125, 0.1, 0.15])
+    differences = [found["4"][f"kept_heldout_vs_reference{of}"] for of in INTERVAL]
+    assert differences == pytest.approx([0.125, 0.125 - T1 * 0.025, 0.125 + T1 * 0.025, 2])
     cost, pareto = read(runs, tmp_path)
-    assert "heldout then" in cost and "heldout - reference" in cost and "+0.125 [+0.100, +0.150]" in cost
+    assert "heldout then" in cost and "heldout - reference" in cost and "+0.125 [-0.193, +0.443], n = 2" in cost
     assert "heldout then" not in pareto
     assert pd.read_csv(tmp_path / "equal_cost.csv")["kept_heldout"].tolist() == pytest.approx([0.625, 0.75])
     assert not any("kept" in column for column in pd.read_csv(tmp_path / "pareto.csv"))
@@ -197,18 +202,66 @@ def test_seeds_are_paired():
     assert (found["seeds"], found["reached"]) == (3, 3)
     assert found["time_to_target_s"] == pytest.approx((85 + 340 + 17) / 3)
     assert found["time_to_target_s_se"] == pytest.approx(np.std([85, 340, 17], ddof=1) / 3**0.5)
-    assert found["time_vs_reference"] == pytest.approx((85 + 340) / (200 + 400))
-    # Of two pairs, a quarter of the resamples draws one of them twice.
-    ends = [found["time_vs_reference_low"], found["time_vs_reference_high"]]
-    assert ends == pytest.approx([85 / 200, 340 / 400])
+    # Ratios 85 / 200 and 340 / 400, twice as much: the mean of their logarithms has an error of half of ln 2.
+    middle, reach = (85 / 200 * 340 / 400) ** 0.5, 2 ** (T1 / 2)
+    ratio = [found[f"time_vs_reference{of}"] for of in INTERVAL]
+    assert ratio == pytest.approx([middle, middle / reach, middle * reach, 2])
 
 
-def test_seeds_that_do_not_reach_the_target_are_counted():
-    runs = [make_run("16", level(0.5, 10.0), seed=seed) for seed in (0, 1)]
-    runs += [make_run("sagc", level(reward, 10.0), seed=seed) for seed, reward in enumerate((0.6, 0.4))]
-    found = arms(*runs)["sagc"]
-    assert (found["seeds"], found["reached"]) == (2, 1)
-    assert math.isnan(found["time_to_target_s_se"]) and found["time_vs_reference"] == pytest.approx(190 / 200)
+def flat(reward, seconds):
+    """Thirty steps of this reward: a target that it is at is reached after the first of them."""
+    return make_steps([reward] * 30, seconds=seconds)
+
+
+def of_two_seeds(own, rewards=(0.5, 0.5)) -> dict:
+    """The row of sagc, of two seeds; static 16 has these rewards, in steps of 10 and 20 seconds."""
+    runs = [make_run("16", flat(rewards[seed], seconds), seed=seed) for seed, seconds in enumerate((10.0, 20.0))]
+    return arms(*runs, *(make_run("sagc", steps, seed=seed) for seed, steps in enumerate(own)))["sagc"]
+
+
+def censored(row) -> list:
+    keys = ("reached", "reached_share", "time_to_target_s", "time_to_target_at_least_s")
+    return [row[key] for key in keys] + [row[f"time_vs_reference{end}"] for end in ("", "_at_least", "_at_most", "_n")]
+
+
+def test_a_time_that_all_seeds_reached():
+    found = censored(of_two_seeds((flat(0.9, 5.0), flat(0.9, 5.0))))
+    assert found == pytest.approx([2, 1.0, 5.0, NAN, (5 / 10 * 5 / 20) ** 0.5, NAN, NAN, 2], nan_ok=True)
+
+
+def test_a_time_that_not_all_seeds_reached_is_at_least_what_is_known():
+    """A seed that has not in its 150 seconds is not left out, which would make 5 seconds of the time."""
+    row = of_two_seeds((flat(0.9, 5.0), flat(0.1, 5.0)))
+    expected = [1, 0.5, NAN, (5 + 150) / 2, NAN, (5 / 10 * 150 / 20) ** 0.5, NAN, 2]
+    assert censored(row) == pytest.approx(expected, nan_ok=True)
+    assert math.isnan(row["time_to_target_s_se"]) and math.isnan(row["time_vs_reference_low"])
+
+
+def test_a_time_that_no_seed_reached():
+    found = censored(of_two_seeds((flat(0.1, 5.0), flat(0.1, 6.0))))
+    expected = [0, 0.0, NAN, (150 + 180) / 2, NAN, (150 / 10 * 180 / 20) ** 0.5, NAN, 2]
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_time_that_a_seed_of_the_reference_did_not_reach():
+    """Static 16 ends at 0.4 and 0.6, so that the target is 0.5 and its first seed is below it for all 300 seconds."""
+    found = censored(of_two_seeds((flat(0.9, 5.0), flat(0.9, 5.0)), rewards=(0.4, 0.6)))
+    expected = [2, 1.0, 5.0, NAN, NAN, NAN, (5 / 300 * 5 / 20) ** 0.5, 2]
+    assert found == pytest.approx(expected, nan_ok=True)
+    both = censored(of_two_seeds((flat(0.1, 5.0), flat(0.9, 5.0)), rewards=(0.4, 0.6)))
+    assert both == pytest.approx([1, 0.5, NAN, (150 + 5) / 2, NAN, NAN, NAN, 2], nan_ok=True)
+
+
+def test_times_that_are_not_known_are_marked(tmp_path):
+    runs = [make_run("16", steps, seed=seed) for seed, steps in enumerate((flat(0.4, 3600.0), flat(0.6, 3600.0)))]
+    runs += [make_run("sagc", flat(0.9, 3600.0), seed=seed) for seed in (0, 1)]
+    cost, _ = read(runs, tmp_path)
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in cost.splitlines() if line[0:1] == "|"]
+    cells = {line[0]: line[2:5] for line in lines[2:]}
+    assert cells["16"] == ["at least 15.500", "1 of 2 (50 %)", "\N{EN DASH}"]  # 30 hours and 1
+    middle = (1 / 30 * 1 / 1) ** 0.5
+    assert cells["sagc"] == ["1.000 \N{PLUS-MINUS SIGN} 0.000", "2 of 2 (100 %)", f"at most {middle:.2f}, n = 2"]
+    assert "left out where seeds of both did not" in cost
 
 
 def test_the_largest_static_size_stands_in_for_16():
@@ -280,10 +333,10 @@ def test_the_tables_say_what_they_show(tmp_path):
         [cell.strip() for cell in line.strip("|").split("|")] for line in cost.splitlines() if line.startswith("|")
     ]
     cells = {line[0]: line[2:] for line in lines[2:]}
-    assert cells["4"] == ["not reached", "0 of 1", "\N{EN DASH}", "0.400", "+0.400"]
-    assert cells["16"] == ["1.333", "1 of 1", "1.00", "0.000", "+0.000"]
-    assert cells["sagc"] == ["0.633", "1 of 1", "0.47", "0.300", "+0.300"]
-    assert cells["sagc-robust"] == ["\N{EN DASH}", "0 of 0", *["\N{EN DASH}"] * 3]
+    assert cells["4"] == ["at least 0.500", "0 of 1 (0 %)", "at least 0.38, n = 1", "0.400", f"+0.400 {ONE}"]
+    assert cells["16"] == ["1.333", "1 of 1 (100 %)", f"1.00 {ONE}", "0.000", f"+0.000 {ONE}"]
+    assert cells["sagc"] == ["0.633", "1 of 1 (100 %)", f"0.47 {ONE}", "0.300", f"+0.300 {ONE}"]
+    assert cells["sagc-robust"] == ["\N{EN DASH}"] * 5
     assert "At least as good as sagc in no more time: static 4 in heldout." in pareto
     assert "sagc-robust in no more time" not in pareto
     latex = (tmp_path / "pareto.tex").read_text()
@@ -295,7 +348,7 @@ def test_the_tables_say_what_they_show(tmp_path):
 def test_errors_and_intervals_are_shown(tmp_path):
     runs = [make_run(group, level(0.5, 3600.0), seed=seed) for group in ("16", "sagc") for seed in (0, 1)]
     cost, pareto = read(runs, tmp_path)
-    assert "20.000 \N{PLUS-MINUS SIGN} 0.000" in cost and "1.00 [1.00, 1.00]" in cost and "2 of 2" in cost
+    assert "20.000 \N{PLUS-MINUS SIGN} 0.000" in cost and "1.00 [1.00, 1.00], n = 2" in cost and "2 of 2" in cost
     assert "There are 2 seeds of an arm" in cost
     assert "At least as good as sagc in no more time: static 16 in reward." in pareto
 

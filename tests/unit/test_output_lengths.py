@@ -1,4 +1,4 @@
-"""Output lengths of controlled and static arms: against numbers by hand, a plain loop, and SciPy's bootstrap."""
+"""Output lengths of controlled and static arms: against numbers by hand, and what the tables say."""
 
 import json
 import random
@@ -17,6 +17,8 @@ from sagc.errors import UserError
 
 HASH = "0123456789abcdef"
 LENGTHS = {"a": [10, 20], "b": [30, 50]}  # of a static arm; the means are 15 and 40
+T1 = 12.706205  # 97.5 % quantile of Student's t with one degree of freedom
+LEFT = 3 + 15 * 6 / 27.5  # +3 for a less what 15 tokens have of the ratio -6 / 27.5; of b it is as much below 0
 
 
 def make_run(results, group, benchmarks=None, seed=0, model="tiny", cut_off=(), **sampling):
@@ -73,8 +75,8 @@ def test_a_comparison_by_hand(tmp_path):
         "tokens_static": 27.5,
         "difference": -6.0,  # +3 for a, -15 for b
         "relative": pytest.approx(-6 / 27.5),
-        "relative_low": -15 / 40,  # a quarter of the resamples draws b twice, a quarter a
-        "relative_high": 3 / 15,
+        "relative_low": pytest.approx(-6 / 27.5 - T1 * LEFT / 27.5),
+        "relative_high": pytest.approx(-6 / 27.5 + T1 * LEFT / 27.5),
         "cut_off_rate_controlled": 0.0,
         "cut_off_rate_static": 0.25,
     }
@@ -92,7 +94,8 @@ def test_only_the_seeds_that_both_arms_have_count(tmp_path):
     [row] = compare_lengths(runs).to_dict(orient="records")
     assert (row["seeds"], row["problems"]) == (2, 2)
     assert (row["tokens_controlled"], row["tokens_static"], row["difference"]) == (20.0, 20.0, 0.0)
-    assert (row["relative_low"], row["relative_high"]) == (-5 / 20, 5 / 20)  # a is 15 against 20, b is 25 against 20
+    # a is 15 against 20, b is 25 against 20
+    assert [row["relative_low"], row["relative_high"]] == pytest.approx([-T1 * 5 / 20, T1 * 5 / 20])
     assert (row["cut_off_rate_controlled"], row["cut_off_rate_static"]) == (0.0, 0.25)
 
 
@@ -181,7 +184,7 @@ def test_the_files_of_a_comparison(tmp_path):
         "tokens, static": "27.5",
         "difference": "-6.0",
         "difference %": "-21.8",
-        "95 % interval": "-37.5 to +20.0",
+        "95 % interval": "-311.6 to +268.0",
         "problems": "2",
         "seeds": "1",
         "cut off %": "0.0",

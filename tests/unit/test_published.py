@@ -10,6 +10,7 @@ from test_equal_cost import make_run, make_steps
 from analysis.published import published, write_published
 
 TINY = {"model": {"type": "tiny", "architecture": "llama"}}
+ONE = "[\N{EN DASH}], n = 1"
 PAPERS = {"model": {"type": "pretrained", "path": "meta-llama/Llama-3.2-3B"}}
 
 
@@ -99,10 +100,33 @@ def test_the_table_marks_what_is_theirs(tmp_path):
     text = read([run("16", 0.8, 4.0), run("sagc", 0.4, 3.0)], tmp_path)
     titles, _, static, sagc = ([c.strip() for c in line.strip("|").split("|")] for line in text.splitlines()[6:10])
     assert all(title.endswith(("theirs", "ours")) for title in titles[5:])
-    assert static[3:] == ["embedded scale", "16", "1", "99.6", "80.0", "1.00", "1.00", "29.50", "4.000", "1.00", "1.00"]
-    assert sagc[3:] == ["embedded scale", "sagc", "1", "43.4", "40.0", "0.44", "0.50", "16.00", "3.000", "0.54", "0.75"]
+    assert static[3:] == [
+        "embedded scale",
+        "16",
+        "1",
+        "99.6",
+        "80.0",
+        "1.00",
+        f"1.00 {ONE}",
+        "29.50",
+        "4.000",
+        "1.00",
+        f"1.00 {ONE}",
+    ]
+    assert sagc[3:] == [
+        "embedded scale",
+        "sagc",
+        "1",
+        "43.4",
+        "40.0",
+        "0.44",
+        f"0.50 {ONE}",
+        "16.00",
+        "3.000",
+        "0.54",
+        f"0.75 {ONE}",
+    ]
     assert "on other hardware" in text and "another model than theirs" in text and "arXiv 2606.02218" in text
-    assert "\N{EN DASH}" not in text
     assert "embedded scale & sagc & 1 & 43.4 & 40.0" in (tmp_path / "published.tex").read_text()
     assert pd.read_csv(tmp_path / "published.csv")["source"].str.contains("2606.02218").all()
 

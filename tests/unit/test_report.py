@@ -42,7 +42,7 @@ def test_a_verdict_by_hand():
 
 
 def test_a_verdict_over_seeds_and_stacks():
-    first = runs_of(("16", 0, 80.0, 0.75), ("16", 1, 80.0, 0.75), ("sagc", 0, 60.0, 0.7), ("sagc", 1, 40.0, 0.7))
+    first = runs_of(("16", 0, 80.0, 0.75), ("16", 1, 80.0, 0.75), ("sagc", 0, 50.0, 0.7), ("sagc", 1, 50.0, 0.7))
     second = runs_of(("16", 0, 80.0, 0.5), ("sagc", 0, 100.0, 0.75), ("sagc", 1, 100.0, 0.75)).assign(stack="t")
     text = verdict(summarize_arms(pd.concat([first, second])), "heldout", NOBODY)
     assert "sagc takes 0.94 of static 16's training time (0.62 to 1.25)" in text
