@@ -12,7 +12,8 @@ import click
 import pandas as pd
 
 from analysis import Command
-from analysis.arms import BEST, summarize_arms
+from analysis.arms import BEST, MEANS, summarize_arms
+from analysis.clocks import uneven_clocks
 from analysis.markup import (
     MISSING,
     PLUS_MINUS,
@@ -39,17 +40,17 @@ def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
     """
     arms = summarize_arms(runs)
     write_atomically(folder / "arms.csv", arms.to_csv(index=False))
-    for name, title, columns in (
-        ("efficiency", "Training efficiency", efficiency_columns()),
-        ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs))),
+    for name, title, columns, notes in (
+        ("efficiency", "Training efficiency", efficiency_columns(), uneven_clocks(runs)),
+        ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs)), []),
     ):
-        write_atomically(folder / f"{name}.md", to_markdown(arms, title, columns))
+        write_atomically(folder / f"{name}.md", to_markdown(arms, title, columns, notes))
         write_atomically(folder / f"{name}.tex", latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1))
 
 
-def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column]) -> str:
-    """One section per model, algorithm and stack, one line per arm, and a legend."""
-    parts = [f"# {title}\n", _what_is_here(arms)]
+def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column], notes: Sequence[str]) -> str:
+    """The notes, then a section per model, algorithm and stack with a line per arm, and a legend."""
+    parts = [f"# {title}\n", _what_is_here(arms), *(f"{note}\n" for note in notes)]
     for (model, algorithm, stack), rows in arms.groupby(SECTION, sort=False):
         best = rows[BEST].iloc[0]
         parts.append(f"## {model}, {algorithm}, {stack}\n")
@@ -75,6 +76,11 @@ def efficiency_columns() -> list[Column]:
         Column("mean G", "group size, mean over steps", with_error("mean_group_size", 1)),
         Column("hours", "of all training steps, checkpoints excluded", with_error("wall_s", 3, 1 / 3600)),
         Column("rollout, hours", "of which generating and scoring responses", with_error("rollout_s", 3, 1 / 3600)),
+        Column(
+            "processor, hours",
+            "that the run's own processes computed, whatever else the machine did",
+            with_error("processor_s", 3, 1 / 3600),
+        ),
         Column("tokens, M", "millions of tokens generated in training", with_error("tokens", 3, 1e-6)),
         Column("reward", "training reward at the end", with_error("reward", 3)),
         *(_ratio(f"{short} / {REFERENCE}", name, "static16") for name, short in COSTS.items()),
@@ -96,7 +102,7 @@ def accuracy_columns(names: list[str]) -> list[Column]:
     return columns
 
 
-COSTS = {"wall_s": "hours", "rollout_s": "rollout", "tokens": "tokens"}
+COSTS = {"wall_s": "hours", "rollout_s": "rollout", "processor_s": "processor", "tokens": "tokens"}
 
 
 def _first_columns() -> list[Column]:
@@ -138,6 +144,8 @@ def main(out: Path, summary: Path) -> None:
         runs = pd.read_csv(summary, dtype={"group": str})
     except (OSError, ValueError) as error:
         raise UserError(f"{summary} cannot be read as a table: {str(error).splitlines()[0]}") from None
+    if missing := [name for name in (*SECTION, "group", "seed", *MEANS) if name not in runs]:
+        raise UserError(f"{summary} lacks the column {missing[0]}; summarize the runs again")
     write_arm_tables(runs, out)
 
 

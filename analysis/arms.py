@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.statistics import mean_and_error, over_common, paired_difference, paired_ratio
 from analysis.tables import REFERENCE, SECTION, benchmarks
 
-COSTS = ("wall_s", "rollout_s", "tokens")  # compared as ratios
+COSTS = ("wall_s", "rollout_s", "processor_s", "tokens")  # compared as ratios
 MEANS = ("straggler_rate", "idle_fraction", "mean_group_size", *COSTS, "reward")
 BEST = "best_static"
 

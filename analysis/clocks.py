@@ -28,6 +28,22 @@ def uneven_clocks(runs: pd.DataFrame) -> list[str]:
     ]
 
 
+def clock_verdict(runs: pd.DataFrame, arms: pd.DataFrame) -> str:
+    """One sentence for a verdict whose hours do not compare, with what processor time says; none where all do.
+
+    `runs` is as for `uneven_clocks`; `arms` has one row per arm (see `analysis.arms.summarize_arms`).
+    """
+    odd = [sentence.partition(":")[0] for sentence in uneven_clocks(runs)]
+    if not odd:
+        return ""
+    controlled = arms[~arms["group"].str.isdigit()].dropna(subset="processor_s_vs_static16")
+    ratios = ", ".join(
+        f"{name} {rows['processor_s_vs_static16'].mean():.2f}" for name, rows in controlled.groupby("group")
+    )
+    known = f"; of its processor time the same arms take {ratios}" if ratios else ""
+    return f"Hours do not compare, or may not, in {' and '.join(odd)} (see below){known}."
+
+
 def _judge(section: str, rows: pd.DataFrame) -> str | None:
     if len(rows) < 2:
         return None

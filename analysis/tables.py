@@ -16,6 +16,7 @@ import click
 import pandas as pd
 
 from analysis import Command
+from analysis.clocks import uneven_clocks
 from analysis.markup import MISSING, Column, decimals, legend, markdown_table, number, percent, spread
 from analysis.summary import CELL, LAST_STEPS
 from sagc.errors import UserError
@@ -47,7 +48,7 @@ def read_summaries(paths: Iterable[str | Path]) -> pd.DataFrame:
         rows.append(row)
     if not rows:
         raise UserError("no summary.json to make a table of; summarize a run first")
-    return pd.DataFrame(sorted(rows, key=natural_order))
+    return pd.DataFrame(sorted(rows, key=natural_order)).astype({"processor_s": float})
 
 
 def natural_order(row: dict[str, Any]) -> tuple:
@@ -78,7 +79,7 @@ def write_tables(frame: pd.DataFrame, csv: str | Path, markdown: str | Path) -> 
 def to_markdown(frame: pd.DataFrame) -> str:
     """One section per model, algorithm and stack, one line per run, and a legend with the unit of every column."""
     columns = _columns(frame)
-    parts = ["# Runs\n", _what_is_here(frame)]
+    parts = ["# Runs\n", _what_is_here(frame), *(f"{sentence}\n" for sentence in uneven_clocks(frame))]
     for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
         parts.append(f"## {model}, {algorithm}, {stack}\n")
         parts.append(markdown_table(rows, columns))
@@ -106,6 +107,11 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
         Column("wall, s", "seconds of all training steps, checkpoints excluded", decimals("wall_s", 0)),
         Column("rollout, s", "of which generating and scoring responses", decimals("rollout_s", 0)),
         Column("train, s", "of which updating the weights", decimals("train_s", 0)),
+        Column(
+            "processor, s",
+            "that the run's own processes computed in these steps, whatever else the machine did",
+            decimals("processor_s", 0),
+        ),
         Column("wall / 16", f"wall relative to static {REFERENCE} of the same seed", decimals("wall_vs_static16", 2)),
         Column("tokens / 16", f"tokens relative to the same static {REFERENCE}", decimals("tokens_vs_static16", 2)),
         Column("reward", f"mean training reward of the last {LAST_STEPS} steps", decimals("reward", 3)),
@@ -154,7 +160,7 @@ def _read_summary(path: Path) -> dict[str, Any]:
     missing = [name for name in (*CELL, *RATIOS.values()) if name not in row]
     if missing:
         raise UserError(f"{path} is not a run's summary: it lacks {', '.join(missing)}")
-    return row
+    return {"processor_s": None, **row}  # a summary of an older version has none
 
 
 @click.command(cls=Command)

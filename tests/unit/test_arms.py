@@ -9,6 +9,7 @@ from test_tables import row
 
 from analysis.arm_tables import main, write_arm_tables
 from analysis.arms import summarize_arms
+from analysis.markup import MISSING
 from analysis.statistics import INTERVAL
 
 T1 = 12.706205  # 97.5 % quantile of Student's t with one degree of freedom
@@ -102,3 +103,19 @@ def test_the_command_reads_the_table_over_runs(tmp_path):
     assert "There is one seed of every arm" in text and "1.00 [\N{EN DASH}], n = 1" in text
     missing = CliRunner().invoke(main, ["--out", str(tmp_path), str(tmp_path / "none.csv")])
     assert missing.exit_code == 2 and "none.csv cannot be read as a table" in missing.output
+
+
+def test_hours_that_do_not_compare_are_said_where_they_are_shown(tmp_path):
+    rows = [row("16", wall=10.0), row("sagc", wall=20.0, processor_s=4.0)]
+    write_arm_tables(pd.DataFrame(rows), tmp_path)
+    efficiency = (tmp_path / "efficiency.md").read_text()
+    assert "tiny/grpo/vanilla: wall clock does not compare" in efficiency
+    assert f"| 0.50 [{MISSING}], n = 1 |" in efficiency, "of the processor time of 16"
+    assert "wall clock" not in (tmp_path / "accuracy.md").read_text()
+
+
+def test_a_table_of_an_older_version_is_one_sentence(tmp_path):
+    pd.DataFrame([row("16")]).drop(columns="processor_s").to_csv(tmp_path / "summary.csv", index=False)
+    result = CliRunner().invoke(main, ["--out", str(tmp_path), str(tmp_path / "summary.csv")])
+    assert result.exit_code == 2
+    assert result.stderr.endswith("summary.csv lacks the column processor_s; summarize the runs again\n")

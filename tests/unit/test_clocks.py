@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from analysis.clocks import uneven_clocks
+from analysis.clocks import clock_verdict, uneven_clocks
 
 
 def runs(*stretches, algorithm="grpo", processor_s=100.0):
@@ -43,3 +43,12 @@ def test_what_was_not_recorded_is_said_and_a_single_run_is_compared_with_nothing
     (sentence,) = uneven_clocks(table)
     assert "3 of 3 runs have no processor time" in sentence
     assert uneven_clocks(table.head(1)) == []
+
+
+def test_a_verdict_says_what_processor_time_says_where_hours_do_not_compare():
+    table = runs(1.0, 1.0, 1.0, 2.0)
+    arms = pd.DataFrame({"group": ["4", "8", "16", "sagc"], "processor_s_vs_static16": [0.3, 0.6, 1.0, 0.52]})
+    sentence = clock_verdict(table, arms)
+    assert sentence.startswith("Hours do not compare, or may not, in tiny/grpo/vanilla (see below)")
+    assert sentence.endswith("of its processor time the same arms take sagc 0.52.")
+    assert clock_verdict(runs(1.0, 1.0, 1.0, 1.1), arms) == ""

@@ -29,6 +29,7 @@ def row(group, seed=0, wall=10.0, model="tiny", **changes):
         "rollout_s": wall * 0.75,
         "train_s": wall * 0.25,
         "sync_s": 0.0,
+        "processor_s": wall / 1.25,
         "reward": 0.6543,
         "cut_off_rate": 0.0012,
         "accuracy_heldout": 0.6118,
@@ -180,3 +181,20 @@ def test_the_command_takes_only_the_runs_it_is_given(tmp_path):
     missing = CliRunner().invoke(main, [*output, str(tmp_path / "none.json")])
     assert missing.exit_code == 2
     assert missing.output == f"Error: summary {tmp_path / 'none.json'} cannot be read: No such file or directory\n"
+
+
+def test_a_run_that_shared_the_machine_is_said_in_the_table(tmp_path):
+    alone, beside = row("16", wall=10.0), row("sagc", wall=20.0, processor_s=6.0)
+    table = to_markdown(add_ratios(read_summaries(write(tmp_path, alone, beside))))
+    assert "tiny/grpo/vanilla: wall clock does not compare" in table
+    table = to_markdown(add_ratios(pd.DataFrame([alone, row("sagc", wall=6.0)])))
+    assert "compare" not in table
+
+
+def test_a_summary_of_an_older_version_has_no_processor_time(tmp_path):
+    rows = [row("16"), row("sagc")]
+    for each in rows:
+        del each["processor_s"]
+    frame = read_summaries(write(tmp_path, *rows))
+    assert frame["processor_s"].isna().all()
+    assert "2 of 2 runs have no processor time" in to_markdown(add_ratios(frame))
