@@ -44,6 +44,12 @@ COMPARED = [
     *("budget_s", "reward_at_budget", "reward_at_budget_se"),
     *(f"reward_vs_reference{part}" for part in INTERVAL),
 ]
+RIVALS = [
+    *(*SECTION, "group", "quality", "static"),
+    *(f"{name}{part}" for name in ("difference", "time") for part in INTERVAL),
+    "as_good",
+]
+NO_WORSE = 0.01  # of reward or accuracy, one in a hundred: here about an accuracy's standard error over its problems
 NOTHING = "There is nothing to compare: no run was found.\n"
 
 
@@ -84,10 +90,9 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
         are evaluated.
         front_reward, front_B : whether the arm is on the cell's front of that against wall_s (see `pareto_front`).
     """
-    names = benchmarks(pd.DataFrame([run.summary for run in runs if run.summary]))
-    qualities = {"reward": "reward", **{name: f"accuracy_{name}" for name in names}}
+    qualities = _qualities_of(runs)
     ends = ["wall_s", *qualities.values()]
-    kept = [name for name in names if any(len(accuracy_curve(run, name)) for run in runs)]
+    kept = [name for name in qualities if any(len(accuracy_curve(run, name)) for run in runs)]
     rows = []
     for section, arms in arms_by_cell(runs).items():
         cell = _cell_rows(section, arms, ends, kept)
@@ -98,6 +103,12 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
     measured = (column for name in ends for column in (name, f"{name}_se"))
     then = (f"{KEPT}{name}{of}" for name in kept for of in ("", "_se", *(f"_vs_reference{i}" for i in INTERVAL)))
     return pd.DataFrame(rows, columns=[*COMPARED, *then, *measured, *(FRONT + name for name in qualities)])
+
+
+def _qualities_of(runs: Sequence[RunResults]) -> dict[str, str]:
+    """The reward and every benchmark, and their columns."""
+    names = benchmarks(pd.DataFrame([run.summary for run in runs if run.summary]))
+    return {"reward": "reward", **{name: f"accuracy_{name}" for name in names}}
 
 
 def arms_by_cell(runs: Sequence[RunResults]) -> dict[Section, Arms]:
@@ -193,35 +204,63 @@ def pareto_front(hours: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
     return ~(no_worse & better).any(axis=1) & ~np.isnan(hours) & ~np.isnan(accuracy)
 
 
-def dominated_by(frame: pd.DataFrame) -> pd.DataFrame:
-    """The static arms that are at least as good as a controlled arm, in no more time, by the means over seeds.
+def compare_with_static(runs: Sequence[RunResults]) -> pd.DataFrame:
+    """Every controlled arm against every static arm of its cell.
 
     Parameters
     ----------
-    frame : DataFrame
-        See `equal_cost`.
+    runs : sequence of RunResults
+        In natural order, as `analysis.runs.load_results` gives them. Those that are not trained to their end do not
+        count.
 
     Returns
     -------
     DataFrame
         model, algorithm, stack, group : the controlled arm.
         quality : reward, or a benchmark.
-        static : the static arm that is at least as good in it; no row where there is none.
-        time_ratio : the static arm's seconds over the controlled arm's, at most 1.
-        difference : the static arm's reward or accuracy minus the controlled arm's, at least 0.
+        static : the static arm; no row where no seed of both has a value of the quality.
+        difference, _low, _high, _n : the static arm's quality minus the controlled arm's, mean over common seeds, its
+        95 % paired t interval, and their number.
+        time, _low, _high, _n : likewise the static arm's seconds relative to the controlled arm's, the geometric mean.
+        as_good : whether the static arm is as good in no more time. With several seeds by the intervals: that of
+        difference is above -NO_WORSE, that of time not above 1. With one seed, which has none: difference is at least
+        0, time at most 1.
     """
+    qualities = _qualities_of(runs)
     rows = []
-    for section, cell in frame.groupby(SECTION, sort=False):
-        arms = cell.to_dict(orient="records")
-        for own in (arm for arm in arms if not arm["group"].isdigit()):
-            for name, column in _qualities(frame).items():
-                for static in (arm for arm in arms if arm["group"].isdigit()):
-                    if static["wall_s"] <= own["wall_s"] and static[column] >= own[column]:
-                        row = {"group": own["group"], "quality": name, "static": static["group"]}
-                        row["time_ratio"] = static["wall_s"] / own["wall_s"]
-                        row["difference"] = static[column] - own[column]
-                        rows.append(dict(zip(SECTION, section, strict=True)) | row)
-    return pd.DataFrame(rows, columns=[*SECTION, "group", "quality", "static", "time_ratio", "difference"])
+    for section, arms in arms_by_cell(runs).items():
+        cell = dict(zip(SECTION, section, strict=True))
+        rows += [cell | row for row in _rivals_of_cell(arms, qualities)]
+    return pd.DataFrame(rows, columns=RIVALS)
+
+
+def _rivals_of_cell(arms: Arms, qualities: dict[str, str]) -> list[dict]:
+    columns = ["wall_s", *qualities.values()]
+    ends = {
+        group: pd.DataFrame(
+            {seed: _at_end(run, columns) for seed, run in trained(seeds).items()}, index=columns, dtype=float
+        ).T
+        for group, seeds in arms.items()
+    }
+    rows = []
+    for group in (group for group in arms if not group.isdigit()):
+        for quality, column in qualities.items():
+            for static in (group for group in arms if group.isdigit()):
+                seeds = (ends[static][column] - ends[group][column]).dropna().index
+                if len(seeds):
+                    pair = [ends[arm].loc[seeds] for arm in (static, group)]
+                    difference = paired_difference(*(arm[column].to_numpy() for arm in pair))
+                    time = paired_ratio(*(arm["wall_s"].to_numpy() for arm in pair))
+                    row = {"group": group, "quality": quality, "static": static}
+                    row |= difference.columns("difference") | time.columns("time")
+                    rows.append(row | {"as_good": _as_good(difference, time)})
+    return rows
+
+
+def _as_good(difference: Comparison, time: Comparison) -> bool:
+    if difference.n == 1:
+        return difference.value >= 0 and time.value <= 1
+    return difference.low > -NO_WORSE and time.high <= 1
 
 
 # Rows of a cell ------------------------------------------------------------------------------------------------------
@@ -259,13 +298,18 @@ def _reference(arms: Arms) -> str | None:
 def _measure(
     run: RunResults, target: float, budget: float, ends: Sequence[str], kept: Sequence[str]
 ) -> dict[str, float | None]:
-    at_end = {"wall_s": run.steps["elapsed_s"].iloc[-1], "reward": reward_curve(run.steps)[-1]}
     return {
         "time_to_target_s": time_to(run.steps, target),
         "reward_at_budget": reward_at(run.steps, budget),
-        **{name: at_end[name] if name in at_end else (run.summary or {}).get(name) for name in ends},
+        **_at_end(run, ends),
         **{KEPT + name: accuracy_at(run, name, budget) for name in kept},
     }
+
+
+def _at_end(run: RunResults, columns: Sequence[str]) -> dict[str, float | None]:
+    """What a run has come to: wall_s, the reward curve's last value, and accuracies where it is evaluated."""
+    known = {"wall_s": run.steps["elapsed_s"].iloc[-1], "reward": reward_curve(run.steps)[-1]}
+    return {name: known[name] if name in known else (run.summary or {}).get(name) for name in columns}
 
 
 def _mean(values: Iterable[float]) -> tuple[float, float]:
@@ -317,13 +361,16 @@ def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_equal_cost(frame: pd.DataFrame, folder: Path) -> None:
-    """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not; `frame` as of `equal_cost`."""
+def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path) -> None:
+    """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not.
+
+    `frame` as of `equal_cost`, and `rivals` as of `compare_with_static`.
+    """
     compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
     front = [name for name in frame.columns if name not in compared]
     for name, text, columns, read in (
         ("equal_cost", cost_markdown(frame), compared, cost_columns(frame)),
-        ("pareto", pareto_markdown(frame), [*SECTION, "group", "seeds", *front], pareto_columns(frame)),
+        ("pareto", pareto_markdown(frame, rivals), [*SECTION, "group", "seeds", *front], pareto_columns(frame)),
     ):
         write_atomically(folder / f"{name}.csv", frame[columns].to_csv(index=False))
         write_atomically(folder / f"{name}.md", text)
@@ -357,22 +404,23 @@ def cost_markdown(frame: pd.DataFrame) -> str:
     return "\n".join(parts)
 
 
-def pareto_markdown(frame: pd.DataFrame) -> str:
-    """One section per model, algorithm and stack: every arm, and the static arms that dominate a controlled one."""
+def pareto_markdown(frame: pd.DataFrame, rivals: pd.DataFrame) -> str:
+    """One section per model, algorithm and stack: every arm, and the static arms as good as a controlled one."""
     parts = ["# Accuracy against hours\n"]
     if frame.empty:
         return "\n".join([*parts, NOTHING])
     parts.append(_what_is_here(frame))
-    columns, dominated = pareto_columns(frame), dominated_by(frame)
+    columns = pareto_columns(frame)
     for section, rows in frame.groupby(SECTION, sort=False):
         parts += [f"## {', '.join(section)}\n", markdown_table(rows, columns)]
-        beaten = dominated[(dominated[SECTION] == list(section)).all(axis=1)]
-        parts += [_dominance(row, rows, beaten) for row in rows.to_dict(orient="records") if _is_controlled(row)]
+        own = rivals[(rivals[SECTION] == list(section)).all(axis=1)]
+        parts += [_rivals_of(row, own) for row in rows.to_dict(orient="records") if _is_controlled(row)]
     parts.append(legend(columns))
     parts.append(
         "An arm is on the front where no other arm of the cell is at least as good in no more time, and better or "
         f"quicker. The means over seeds decide, whatever their errors. {MISSING} stands for what there is not.\n"
     )
+    parts.append(f"{AS_GOOD}\n")
     return "\n".join(parts)
 
 
@@ -406,17 +454,26 @@ def _is_controlled(row: Row) -> bool:
     return not row["group"].isdigit() and row["seeds"] > 0
 
 
-def _dominance(own: Row, cell: pd.DataFrame, dominated: pd.DataFrame) -> str:
-    """A sentence: which static arms of the cell are at least as good as a controlled one, and in what."""
+AS_GOOD = (
+    "A static arm is as good as a controlled one in no more time where the 95 % intervals over the seeds that both "
+    f"have say so: that of the difference is above -{NO_WORSE:g}, that of the ratio of the times not above 1. With one "
+    "seed there is no interval, and the two runs decide: at least as good, in no more time."
+)
+
+
+def _rivals_of(own: Row, rivals: pd.DataFrame) -> str:
+    """A sentence: which static arms of the cell are as good as a controlled one in no more time, and in what."""
     group = own["group"]
-    if not any(row["group"].isdigit() and row["seeds"] for row in cell.to_dict(orient="records")):
+    compared = rivals[rivals["group"] == group]
+    if compared.empty:
         return f"There is no static arm to compare {group} with.\n"
-    better = dominated[dominated["group"] == group]
-    if better.empty:
-        known = [name for name, column in _qualities(cell).items() if not pd.isna(own[column])]
-        return f"No static arm is at least as good as {group} in no more time, in any of {', '.join(known)}.\n"
-    arms = [f"static {static} in {', '.join(rows['quality'])}" for static, rows in better.groupby("static", sort=False)]
-    return f"At least as good as {group} in no more time: {'; '.join(arms)}.\n"
+    better = [row for row in compared.to_dict(orient="records") if row["as_good"]]
+    if not better:
+        known = ", ".join(compared["quality"].unique())
+        return f"No static arm is as good as {group} in no more time, in any of {known}.\n"
+    difference, time = with_interval("difference", "+.3f"), with_interval("time", ".2f")
+    arms = [f"static {row['static']} in {row['quality']} ({difference(row)}; time {time(row)})" for row in better]
+    return f"As good as {group} in no more time: {', '.join(arms)}.\n"
 
 
 def _qualities(frame: pd.DataFrame) -> dict[str, str]:

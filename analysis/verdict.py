@@ -1,17 +1,19 @@
-"""The verdict of a report: what control saved, and at what quality, in two sentences with numbers."""
+"""The verdict of a report: what control saved, at what quality, and whether a static size does as well."""
 
 from __future__ import annotations
 
 import pandas as pd
 
+from analysis.equal_cost import NO_WORSE
+from analysis.markup import spread
 from analysis.tables import REFERENCE, SECTION
 
 NOTHING = "There is no verdict yet: no run is done."
 ALONE = f"There is no verdict: no controlled arm has a static {REFERENCE} to be compared with."
 
 
-def verdict(arms: pd.DataFrame, quality: str, beaten: pd.DataFrame) -> str:
-    """Two sentences over all models, algorithms and stacks.
+def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame) -> str:
+    """Three sentences over all models, algorithms and stacks: time, quality, and the static sizes as rivals.
 
     Parameters
     ----------
@@ -19,8 +21,8 @@ def verdict(arms: pd.DataFrame, quality: str, beaten: pd.DataFrame) -> str:
         One row per arm (see `analysis.arms.summarize_arms`).
     quality : str
         The name of the benchmark that is judged by, or "reward".
-    beaten : DataFrame
-        Static arms that are at least as good in no more time (see `analysis.equal_cost.dominated_by`).
+    rivals : DataFrame
+        Controlled arms against static ones (see `analysis.equal_cost.compare_with_static`).
 
     Returns
     -------
@@ -35,9 +37,13 @@ def verdict(arms: pd.DataFrame, quality: str, beaten: pd.DataFrame) -> str:
     groups = [(name, rows) for name, rows in controlled.groupby("group")]
     cost = ", and ".join(_cost(name, rows, arms) for name, rows in groups)
     column = quality if quality == "reward" else f"accuracy_{quality}"
-    gained = ", and ".join(_quality(name, rows, column, quality, beaten) for name, rows in groups)
+    gained = ", and ".join(f"{_gain(rows[f'{column}_vs_static16'].dropna())} with {name}" for name, rows in groups)
     named = "Training reward" if quality == "reward" else f"Accuracy on {quality}"
-    return f"{cost}{_over(controlled)}. {named} differs from static {REFERENCE}'s by {gained}{_limits(controlled)}."
+    own = rivals[(rivals["quality"] == quality) & rivals["group"].isin(controlled["group"])]
+    return (
+        f"{cost}{_over(controlled)}. {named} differs from static {REFERENCE}'s by {gained}{_limits(controlled)}. "
+        f"{_rivals(own)}"
+    )
 
 
 def _cost(name: str, rows: pd.DataFrame, arms: pd.DataFrame) -> str:
@@ -50,14 +56,33 @@ def _cost(name: str, rows: pd.DataFrame, arms: pd.DataFrame) -> str:
     )
 
 
-def _quality(name: str, rows: pd.DataFrame, column: str, quality: str, beaten: pd.DataFrame) -> str:
-    differences = rows[f"{column}_vs_static16"].dropna()
-    own = beaten[(beaten["group"] == name) & (beaten["quality"] == quality)]
-    lost = own.groupby(SECTION).ngroups if len(own) else 0
-    difference = (
-        f"{differences.mean():+.3f}{_between(differences, '+.3f')}" if len(differences) else "an unknown amount"
+def _gain(differences: pd.Series) -> str:
+    if differences.empty:
+        return "an unknown amount"
+    return f"{differences.mean():+.3f}{_between(differences, '+.3f')}"
+
+
+def _rivals(rivals: pd.DataFrame) -> str:
+    """A sentence: in how many cases each static size is as good in no more time, by intervals where there are any."""
+    if rivals.empty:
+        return "There is no static size to compare that with."
+    several = rivals[rivals["difference_n"] > 1]
+    if several.empty:
+        judged, how = rivals, "By single runs, of one seed"
+    else:
+        judged, how = several, f"By 95 % intervals over {spread(several['difference_n'])} seeds, {NO_WORSE:g} aside"
+    return f"{how}, {'; '.join(_as_good(name, rows) for name, rows in judged.groupby('group'))}."
+
+
+def _as_good(name: str, rows: pd.DataFrame) -> str:
+    sizes = [(static, own["as_good"].astype(bool)) for static, own in rows.groupby("static", sort=False)]
+    won = [(f"static {static}", f"in {good.sum()} of {len(good)}") for static, good in sizes if good.any()]
+    if not won:
+        return f"no static size is as good as {name} in no more time in any of {rows.groupby(SECTION).ngroups} cases"
+    (first, cases), *others = won
+    return ", ".join(
+        [f"{first} is as good as {name} in no more time {cases} cases", *(" ".join(other) for other in others)]
     )
-    return f"{difference} with {name} (a smaller static size is as good in no more time in {lost} of {len(rows)} cases)"
 
 
 def _between(values: pd.Series, form: str) -> str:
@@ -71,7 +96,7 @@ def _over(rows: pd.DataFrame) -> str:
 
 
 def _limits(rows: pd.DataFrame) -> str:
-    if rows["seeds"].max() == 1:
+    ends = rows["wall_s_vs_static16_high"].dropna()
+    if ends.empty:
         return "; with one seed of every arm no interval can be given"
-    sure = int((rows["wall_s_vs_static16_high"] < 1).sum())
-    return f"; the 95 % interval over seeds of the time is below static {REFERENCE}'s in {sure} of {len(rows)} cases"
+    return f"; the 95 % interval of the time is below static {REFERENCE}'s in {(ends < 1).sum()} of {len(ends)} cases"

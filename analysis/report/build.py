@@ -25,7 +25,7 @@ import pandas as pd
 
 from analysis import Command
 from analysis.arms import summarize_arms
-from analysis.equal_cost import dominated_by, equal_cost, write_equal_cost
+from analysis.equal_cost import compare_with_static, equal_cost, write_equal_cost
 from analysis.figures import FigureFile, write_figures
 from analysis.published import published, write_published
 from analysis.report.run_page import run_page
@@ -73,17 +73,18 @@ def build_report(results: str | Path) -> Path:
     runs = add_ratios(done) if len(done) else done
     arms = summarize_arms(runs) if len(runs) else pd.DataFrame()
     costs, split, theirs = equal_cost(loaded.runs), savings(loaded.runs), published(loaded.runs)
+    rivals = compare_with_static(loaded.runs)
     out, tables = results / "report.html", results / "tables"
-    write_equal_cost(costs, tables)
+    write_equal_cost(costs, rivals, tables)
     write_savings(split, tables)
     write_published(theirs, tables)
     quality = next(iter(benchmarks(runs)), "reward")
     figures = write_figures(loaded.runs, results / "figures")
     page = _render(
         title=TITLE,
-        verdict=verdict(arms, quality, dominated_by(costs)),
+        verdict=verdict(arms, quality, rivals),
         problems=_problems(loaded, expected),
-        sections=sections_of(loaded, expected, Tables(runs, arms, costs, split, theirs)),
+        sections=sections_of(loaded, expected, Tables(runs, arms, costs, rivals, split, theirs)),
         figures=_by_section(figures, results),
         provenance=_provenance(loaded),
         pages=[run_page(run) for run in loaded.runs],

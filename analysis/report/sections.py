@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.arm_tables import accuracy_columns, efficiency_columns
-from analysis.equal_cost import cost_columns, dominated_by, pareto_columns
+from analysis.equal_cost import AS_GOOD, cost_columns, pareto_columns
 from analysis.markup import MISSING, Column, decimals, named, percent
 from analysis.output_lengths import READ as LENGTH_COLUMNS
 from analysis.output_lengths import compare_lengths
@@ -45,13 +45,15 @@ class Section:
 class Tables:
     """What the sections show; runs, arms and costs are empty where no run is done.
 
-    runs, arms, costs, split and theirs are those of `analysis.summary.summarize_run`, `analysis.arms.summarize_arms`,
-    `analysis.equal_cost.equal_cost`, `analysis.savings.savings` and `analysis.published.published`.
+    runs, arms, costs, rivals, split and theirs are those of `analysis.summary.summarize_run`,
+    `analysis.arms.summarize_arms`, `analysis.equal_cost.equal_cost` and `compare_with_static`,
+    `analysis.savings.savings` and `analysis.published.published`.
     """
 
     runs: pd.DataFrame
     arms: pd.DataFrame
     costs: pd.DataFrame
+    rivals: pd.DataFrame
     split: pd.DataFrame
     theirs: pd.DataFrame
 
@@ -62,7 +64,7 @@ def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: Tables)
     if len(tables.arms):
         sections += _over_arms(tables)
     if len(tables.costs):
-        sections.append(_equal_cost(tables.costs))
+        sections.append(_equal_cost(tables.costs, tables.rivals))
     if len(tables.split):
         table = page_table("Seconds of training against a static arm", SPLIT, tables.split, [*CELLS, *SAVINGS_COLUMNS])
         sections.append(Section("savings", "Where the time went", tables=[table]))
@@ -83,26 +85,23 @@ def _over_arms(tables: Tables) -> list[Section]:
     ]
 
 
-def _equal_cost(costs: pd.DataFrame) -> Section:
-    beaten = dominated_by(costs)
-    front = page_table("Accuracy against hours", _beaten_text(beaten), costs, [*CELLS, *pareto_columns(costs)])
+def _equal_cost(costs: pd.DataFrame, rivals: pd.DataFrame) -> Section:
+    columns = [*CELLS, *pareto_columns(costs)]
+    front = page_table("Accuracy against hours", f"{_as_good_text(rivals)} {AS_GOOD}", costs, columns)
     same = page_table("Time to a given reward, and reward at a given time", "", costs, [*CELLS, *cost_columns(costs)])
     return Section("equal-cost", "At equal cost", tables=[front, same])
 
 
-def _beaten_text(beaten: pd.DataFrame) -> str:
+def _as_good_text(rivals: pd.DataFrame) -> str:
     """Static arms that win, said in words."""
-    if beaten.empty:
-        return "No static arm is at least as good as a controlled one in no more time."
+    better = rivals[rivals["as_good"].astype(bool)]
+    if better.empty:
+        return "No static arm is as good as a controlled one in no more time."
     lines = [
         f"{'/'.join(key[:3])}, {key[3]}: static {', '.join(sorted(set(rows['static']), key=int))}"
-        for key, rows in beaten.groupby([*SECTION, "group"], sort=False)
+        for key, rows in better.groupby([*SECTION, "group"], sort=False)
     ]
-    return (
-        "Static arms that are at least as good in something in no more time than a controlled one: "
-        + "; ".join(lines)
-        + "."
-    )
+    return f"Static arms that are as good in something as a controlled one in no more time: {'; '.join(lines)}."
 
 
 def _lengths(runs: list[RunResults]) -> Section:

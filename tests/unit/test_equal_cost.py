@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from analysis.equal_cost import (
     accuracy_at,
-    dominated_by,
+    compare_with_static,
     equal_cost,
     pareto_front,
     reward_at,
@@ -290,28 +290,60 @@ def test_every_cell_has_its_own_target_and_front():
     assert found["front_reward"].tolist() == [True, False, True]
 
 
-def test_what_dominates_a_controlled_arm():
-    frame = equal_cost(
-        [
-            make_run("4", level(0.5, 1.0), accuracy=0.6),
-            make_run("8", level(0.7, 2.0), accuracy=0.7),
-            make_run("16", level(0.8, 9.0), accuracy=0.9),
-            make_run("sagc", level(0.6, 4.0), accuracy=0.7),
-            make_run("sagc-robust", level(0.9, 1.5), accuracy=0.65),
-        ]
-    )
-    assert frame["front_heldout"].tolist() == [True, True, True, False, True]
-    [reward, heldout] = dominated_by(frame).to_dict(orient="records")
-    assert [reward["group"], reward["quality"], reward["static"]] == ["sagc", "reward", "8"]
-    assert (reward["time_ratio"], reward["difference"]) == (pytest.approx(0.5), pytest.approx(0.1))
-    assert [heldout["quality"], heldout["static"], heldout["difference"]] == ["heldout", "8", 0.0]
+def as_good(runs) -> list[list[str]]:
+    found = compare_with_static(runs)
+    return found.loc[found["as_good"].astype(bool), ["group", "quality", "static"]].to_numpy().tolist()
+
+
+def test_static_arms_that_are_as_good_as_a_controlled_one():
+    runs = [
+        make_run("4", level(0.5, 1.0), accuracy=0.6),
+        make_run("8", level(0.7, 2.0), accuracy=0.7),
+        make_run("16", level(0.8, 9.0), accuracy=0.9),
+        make_run("sagc", level(0.6, 4.0), accuracy=0.7),
+        make_run("sagc-robust", level(0.9, 1.5), accuracy=0.65),
+    ]
+    assert equal_cost(runs)["front_heldout"].tolist() == [True, True, True, False, True]
+    found = compare_with_static(runs)
+    assert len(found) == 2 * 2 * 3 and found["difference_n"].eq(1).all()
+    assert as_good(runs) == [["sagc", "reward", "8"], ["sagc", "heldout", "8"]]
+    reward = found[found["as_good"].astype(bool)].iloc[0]
+    assert [reward["time"], reward["difference"]] == pytest.approx([0.5, 0.1])
+
+
+def seeds_of(group, seconds, accuracies):
+    return [make_run(group, level(0.5, seconds), seed, accuracy=value) for seed, value in enumerate(accuracies)]
+
+
+@pytest.mark.parametrize(
+    ("static", "seconds", "expected"),
+    [
+        ([0.72, 0.68, 0.70, 0.70, 0.70], 1.0, []),  # as good on average, and perhaps 0.018 below
+        ([0.702, 0.698, 0.700, 0.701, 0.699], 1.0, ["4"]),  # surely within 0.002
+        ([0.696, 0.692, 0.694, 0.695, 0.693], 1.0, ["4"]),  # surely within 0.01 below
+        ([0.691, 0.691, 0.691, 0.691, 0.691], 9.0, []),  # as good, and slower
+        ([0.689, 0.689, 0.689, 0.689, 0.689], 1.0, []),  # surely worse
+        ([0.90, 0.90, 0.50, 0.90, 0.90], 1.0, []),  # better on average, and nothing sure
+    ],
+    ids=["noisy", "clear", "within the margin", "slower", "worse", "a mean that is better"],
+)
+def test_with_several_seeds_the_intervals_decide(static, seconds, expected):
+    runs = [*seeds_of("4", seconds, static), *seeds_of("sagc", 4.0, [0.7] * 5)]
+    assert [arm for _, quality, arm in as_good(runs) if quality == "heldout"] == expected
+
+
+def test_a_time_that_may_be_longer_is_not_surely_less():
+    quick = [make_run("4", level(0.5, seconds), seed, accuracy=0.7) for seed, seconds in enumerate((1.0, 3.0))]
+    slow = [make_run("sagc", level(0.5, 4.0), seed, accuracy=0.7) for seed in (0, 1)]
+    assert as_good([*quick, *slow]) == []  # ratios 1/4 and 3/4: two seeds do not bound their mean
+    assert compare_with_static([*quick, *slow])["time"].tolist() == pytest.approx([(3 / 16) ** 0.5] * 2)
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
 def read(runs, folder) -> tuple[str, str]:
-    write_equal_cost(equal_cost(runs), folder)
+    write_equal_cost(equal_cost(runs), compare_with_static(runs), folder)
     assert sorted(path.name for path in folder.iterdir()) == [
         *("equal_cost.csv", "equal_cost.md", "equal_cost.tex"),
         *("pareto.csv", "pareto.md", "pareto.tex"),
@@ -337,7 +369,7 @@ def test_the_tables_say_what_they_show(tmp_path):
     assert cells["16"] == ["1.333", "1 of 1 (100 %)", f"1.00 {ONE}", "0.000", f"+0.000 {ONE}"]
     assert cells["sagc"] == ["0.633", "1 of 1 (100 %)", f"0.47 {ONE}", "0.300", f"+0.300 {ONE}"]
     assert cells["sagc-robust"] == ["\N{EN DASH}"] * 5
-    assert "At least as good as sagc in no more time: static 4 in heldout." in pareto
+    assert f"As good as sagc in no more time: static 4 in heldout (+0.000 {ONE}; time 0.50 {ONE})." in pareto
     assert "sagc-robust in no more time" not in pareto
     latex = (tmp_path / "pareto.tex").read_text()
     assert r"tiny & grpo & vanilla & 16 & 1 & 2.000 & 0.500 & no & 0.800 & yes \\" in latex
@@ -350,7 +382,8 @@ def test_errors_and_intervals_are_shown(tmp_path):
     cost, pareto = read(runs, tmp_path)
     assert "20.000 \N{PLUS-MINUS SIGN} 0.000" in cost and "1.00 [1.00, 1.00], n = 2" in cost and "2 of 2" in cost
     assert "There are 2 seeds of an arm" in cost
-    assert "At least as good as sagc in no more time: static 16 in reward." in pareto
+    won = "static 16 in reward (+0.000 [+0.000, +0.000], n = 2; time 1.00 [1.00, 1.00], n = 2)"
+    assert f"As good as sagc in no more time: {won}." in pareto
 
 
 @pytest.mark.parametrize(

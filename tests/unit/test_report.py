@@ -15,8 +15,6 @@ from sagc.cli import main
 from sagc.errors import UserError
 from tests.made_results import make_run
 
-NOBODY = pd.DataFrame(columns=["model", "algorithm", "stack", "group", "quality", "static"])
-
 
 def runs_of(*rows) -> pd.DataFrame:
     """Runs by group, seed, seconds and accuracy; stragglers in a tenth of the seconds."""
@@ -29,31 +27,53 @@ def runs_of(*rows) -> pd.DataFrame:
 # The verdict ---------------------------------------------------------------------------------------------------------
 
 
+def rivals_of(*rows) -> pd.DataFrame:
+    """Stack, controlled arm, static arm, seeds of both, and whether the static one is as good in no more time."""
+    columns = ["stack", "group", "static", "difference_n", "as_good"]
+    return pd.DataFrame(rows, columns=columns).assign(model="m", algorithm="a", quality="heldout")
+
+
 def test_a_verdict_by_hand():
     arms = summarize_arms(runs_of(("16", 0, 80.0, 0.75), ("8", 0, 30.0, 0.5), ("sagc", 0, 60.0, 0.7)))
-    beaten = pd.DataFrame([("m", "a", "s", "sagc", "heldout", "8")], columns=NOBODY.columns)
-    assert verdict(arms, "heldout", beaten) == (
+    rivals = rivals_of(("s", "sagc", "8", 1, True), ("s", "sagc", "16", 1, False))
+    assert verdict(arms, "heldout", rivals) == (
         "sagc takes 0.75 of static 16's training time with stragglers in 60 % of the groups instead of 80 %. "
-        "Accuracy on heldout differs from static 16's by -0.050 with sagc (a smaller static size is as good in no more "
-        "time in 1 of 1 cases); with one seed of every arm no interval can be given."
+        "Accuracy on heldout differs from static 16's by -0.050 with sagc; with one seed of every arm no interval can "
+        "be given. By single runs, of one seed, static 8 is as good as sagc in no more time in 1 of 1 cases."
     )
-    assert "in 0 of 1 cases" in verdict(arms, "heldout", NOBODY)
-    assert "Training reward differs from static 16's by +0.000 with sagc" in verdict(arms, "reward", beaten)
+    text = verdict(arms, "heldout", rivals_of(("s", "sagc", "8", 1, False)))
+    assert text.endswith("no static size is as good as sagc in no more time in any of 1 cases.")
+    reward = verdict(arms, "reward", rivals)
+    assert "Training reward differs from static 16's by +0.000 with sagc" in reward
+    assert reward.endswith("There is no static size to compare that with.")
 
 
 def test_a_verdict_over_seeds_and_stacks():
     first = runs_of(("16", 0, 80.0, 0.75), ("16", 1, 80.0, 0.75), ("sagc", 0, 50.0, 0.7), ("sagc", 1, 50.0, 0.7))
     second = runs_of(("16", 0, 80.0, 0.5), ("sagc", 0, 100.0, 0.75), ("sagc", 1, 100.0, 0.75)).assign(stack="t")
-    text = verdict(summarize_arms(pd.concat([first, second])), "heldout", NOBODY)
+    text = verdict(summarize_arms(pd.concat([first, second])), "heldout", rivals_of())
     assert "sagc takes 0.94 of static 16's training time (0.62 to 1.25)" in text
     assert "as the mean over 2 combinations of model, algorithm and stack" in text
     assert "by +0.100 (-0.050 to +0.250) with sagc" in text
-    assert text.endswith("the 95 % interval over seeds of the time is below static 16's in 1 of 2 cases.")
+    assert "the 95 % interval of the time is below static 16's in 1 of 1 cases." in text  # the other has one seed
+
+
+def test_a_verdict_names_the_static_sizes_and_counts_by_intervals():
+    """What single runs say does not count beside cases with several seeds."""
+    arms = summarize_arms(
+        runs_of(("16", 0, 80.0, 0.75), ("16", 1, 80.0, 0.75), ("sagc", 0, 60.0, 0.7), ("sagc-robust", 0, 60.0, 0.7))
+    )
+    rivals = [("s", "sagc", "4", 5, True), ("s", "sagc", "8", 5, True), ("s", "sagc-robust", "4", 4, False)]
+    rivals += [("t", "sagc", "4", 5, True), ("t", "sagc", "8", 5, False), ("u", "sagc-robust", "8", 1, True)]
+    assert verdict(arms, "heldout", rivals_of(*rivals)).endswith(
+        "By 95 % intervals over 4 to 5 seeds, 0.01 aside, static 4 is as good as sagc in no more time in 2 of 2 cases, "
+        "static 8 in 1 of 2; no static size is as good as sagc-robust in no more time in any of 1 cases."
+    )
 
 
 def test_a_verdict_needs_a_reference():
-    assert verdict(pd.DataFrame(), "reward", NOBODY) == NOTHING
-    assert verdict(summarize_arms(runs_of(("8", 0, 1.0, 0.5), ("sagc", 0, 1.0, 0.5))), "heldout", NOBODY) == ALONE
+    assert verdict(pd.DataFrame(), "reward", rivals_of()) == NOTHING
+    assert verdict(summarize_arms(runs_of(("8", 0, 1.0, 0.5), ("sagc", 0, 1.0, 0.5))), "heldout", rivals_of()) == ALONE
 
 
 # The page ------------------------------------------------------------------------------------------------------------
