@@ -12,8 +12,10 @@ NOTHING = "There is no verdict yet: no run is done."
 ALONE = f"There is no verdict: no controlled arm has a static {REFERENCE} to be compared with."
 
 
-def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame) -> str:
+def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame, clocks: str) -> str:
     """Three sentences over all models, algorithms and stacks: time, quality, and the static sizes as rivals.
+
+    A fourth says where the hours do not compare.
 
     Parameters
     ----------
@@ -23,6 +25,8 @@ def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame) -> str:
         The name of the benchmark that is judged by, or "reward".
     rivals : DataFrame
         Controlled arms against static ones (see `analysis.equal_cost.compare_with_static`).
+    clocks : str
+        Where hours do not compare (see `analysis.clocks.clock_verdict`); empty where they do.
 
     Returns
     -------
@@ -42,8 +46,8 @@ def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame) -> str:
     own = rivals[(rivals["quality"] == quality) & rivals["group"].isin(controlled["group"])]
     return (
         f"{cost}{_over(controlled)}. {named} differs from static {REFERENCE}'s by {gained}{_limits(controlled)}. "
-        f"{_rivals(own)}"
-    )
+        f"{_rivals(own)} {clocks}"
+    ).rstrip()
 
 
 def _cost(name: str, rows: pd.DataFrame, arms: pd.DataFrame) -> str:

@@ -25,6 +25,7 @@ import pandas as pd
 
 from analysis import Command
 from analysis.arms import summarize_arms
+from analysis.clocks import clock_verdict, uneven_clocks
 from analysis.equal_cost import compare_with_static, equal_cost, write_equal_cost
 from analysis.figures import FigureFile, write_figures
 from analysis.published import published, write_published
@@ -74,6 +75,7 @@ def build_report(results: str | Path) -> Path:
     arms = summarize_arms(runs) if len(runs) else pd.DataFrame()
     costs, split, theirs = equal_cost(loaded.runs), savings(loaded.runs), published(loaded.runs)
     rivals = compare_with_static(loaded.runs)
+    clocks = clock_verdict(runs, arms) if len(runs) else ""
     out, tables = results / "report.html", results / "tables"
     write_equal_cost(costs, rivals, tables)
     write_savings(split, tables)
@@ -82,8 +84,8 @@ def build_report(results: str | Path) -> Path:
     figures = write_figures(loaded.runs, results / "figures")
     page = _render(
         title=TITLE,
-        verdict=verdict(arms, quality, rivals),
-        problems=_problems(loaded, expected),
+        verdict=verdict(arms, quality, rivals, clocks),
+        problems=[*_problems(loaded, expected), *(uneven_clocks(runs) if len(runs) else [])],
         sections=sections_of(loaded, expected, Tables(runs, arms, costs, rivals, split, theirs)),
         figures=_by_section(figures, results),
         provenance=_provenance(loaded),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from analysis.report.run_page import page_id
 from analysis.verdict import ALONE, NOTHING, verdict
 from sagc.cli import main
 from sagc.errors import UserError
+from sagc.trace import read_trace
 from tests.made_results import make_run
 
 
@@ -20,7 +22,7 @@ def runs_of(*rows) -> pd.DataFrame:
     """Runs by group, seed, seconds and accuracy; stragglers in a tenth of the seconds."""
     columns = ["group", "seed", "wall_s", "accuracy_heldout"]
     frame = pd.DataFrame(rows, columns=columns).assign(model="m", algorithm="a", stack="s")
-    same = {name: 1.0 for name in ("idle_fraction", "mean_group_size", "rollout_s", "tokens", "reward")}
+    same = {name: 1.0 for name in ("idle_fraction", "mean_group_size", "rollout_s", "tokens", "reward", "processor_s")}
     return frame.assign(**same, straggler_rate=frame["wall_s"] / 100, output_tokens_heldout=1.0)
 
 
@@ -36,14 +38,14 @@ def rivals_of(*rows) -> pd.DataFrame:
 def test_a_verdict_by_hand():
     arms = summarize_arms(runs_of(("16", 0, 80.0, 0.75), ("8", 0, 30.0, 0.5), ("sagc", 0, 60.0, 0.7)))
     rivals = rivals_of(("s", "sagc", "8", 1, True), ("s", "sagc", "16", 1, False))
-    assert verdict(arms, "heldout", rivals) == (
+    assert verdict(arms, "heldout", rivals, "") == (
         "sagc takes 0.75 of static 16's training time with stragglers in 60 % of the groups instead of 80 %. "
         "Accuracy on heldout differs from static 16's by -0.050 with sagc; with one seed of every arm no interval can "
         "be given. By single runs, of one seed, static 8 is as good as sagc in no more time in 1 of 1 cases."
     )
-    text = verdict(arms, "heldout", rivals_of(("s", "sagc", "8", 1, False)))
+    text = verdict(arms, "heldout", rivals_of(("s", "sagc", "8", 1, False)), "")
     assert text.endswith("no static size is as good as sagc in no more time in any of 1 cases.")
-    reward = verdict(arms, "reward", rivals)
+    reward = verdict(arms, "reward", rivals, "")
     assert "Training reward differs from static 16's by +0.000 with sagc" in reward
     assert reward.endswith("There is no static size to compare that with.")
 
@@ -51,7 +53,7 @@ def test_a_verdict_by_hand():
 def test_a_verdict_over_seeds_and_stacks():
     first = runs_of(("16", 0, 80.0, 0.75), ("16", 1, 80.0, 0.75), ("sagc", 0, 50.0, 0.7), ("sagc", 1, 50.0, 0.7))
     second = runs_of(("16", 0, 80.0, 0.5), ("sagc", 0, 100.0, 0.75), ("sagc", 1, 100.0, 0.75)).assign(stack="t")
-    text = verdict(summarize_arms(pd.concat([first, second])), "heldout", rivals_of())
+    text = verdict(summarize_arms(pd.concat([first, second])), "heldout", rivals_of(), "")
     assert "sagc takes 0.94 of static 16's training time (0.62 to 1.25)" in text
     assert "as the mean over 2 combinations of model, algorithm and stack" in text
     assert "by +0.100 (-0.050 to +0.250) with sagc" in text
@@ -65,15 +67,29 @@ def test_a_verdict_names_the_static_sizes_and_counts_by_intervals():
     )
     rivals = [("s", "sagc", "4", 5, True), ("s", "sagc", "8", 5, True), ("s", "sagc-robust", "4", 4, False)]
     rivals += [("t", "sagc", "4", 5, True), ("t", "sagc", "8", 5, False), ("u", "sagc-robust", "8", 1, True)]
-    assert verdict(arms, "heldout", rivals_of(*rivals)).endswith(
+    assert verdict(arms, "heldout", rivals_of(*rivals), "").endswith(
         "By 95 % intervals over 4 to 5 seeds, 0.01 aside, static 4 is as good as sagc in no more time in 2 of 2 cases, "
         "static 8 in 1 of 2; no static size is as good as sagc-robust in no more time in any of 1 cases."
     )
 
 
+def test_hours_that_do_not_compare_are_said_in_the_verdict_and_before_reading_on(tmp_path):
+    make_run(tmp_path, "16")
+    make_run(tmp_path, "sagc")
+    assert "compare" not in page_of(tmp_path).partition("</section>")[0]
+    trace = tmp_path / "tiny" / "grpo" / "vanilla" / "sagc" / "seed0" / "trace.jsonl"
+    records = [replace(record, processor_s=record.step_s / 2) for record in read_trace(trace)]
+    trace.write_text("".join(record.to_json() + "\n" for record in records))
+    head = page_of(tmp_path).partition("</section>")[0]
+    assert "Hours do not compare, or may not, in tiny/grpo/vanilla (see below); of its processor time" in head
+    assert "<li>tiny/grpo/vanilla: wall clock does not compare, because other work shared the machine" in head
+
+
 def test_a_verdict_needs_a_reference():
-    assert verdict(pd.DataFrame(), "reward", rivals_of()) == NOTHING
-    assert verdict(summarize_arms(runs_of(("8", 0, 1.0, 0.5), ("sagc", 0, 1.0, 0.5))), "heldout", rivals_of()) == ALONE
+    assert verdict(pd.DataFrame(), "reward", rivals_of(), "") == NOTHING
+    assert (
+        verdict(summarize_arms(runs_of(("8", 0, 1.0, 0.5), ("sagc", 0, 1.0, 0.5))), "heldout", rivals_of(), "") == ALONE
+    )
 
 
 # The page ------------------------------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ def test_markdown_of_a_run():
         "wall, s": "50",
         "rollout, s": "38",
         "train, s": "13",
+        "processor, s": "40",
         "wall / 16": "0.50",
         "tokens / 16": "1.00",
         "reward": "0.654",
@@ -112,9 +113,9 @@ def test_what_is_missing_is_a_dash():
     other = row("8", accuracy_harder=0.5, accuracy_harder_se=None, output_tokens_harder=9.0, reward=None)
     frame = add_ratios(pd.DataFrame([row("4"), other]))
     four, eight = [line for line in to_markdown(frame).splitlines() if line.startswith("|")][2:]
-    assert split(four)[11:13] == [MISSING, MISSING]
+    assert split(four)[12:14] == [MISSING, MISSING]
     assert split(four)[-2:] == [MISSING, MISSING]
-    assert split(eight)[13] == MISSING
+    assert split(eight)[14] == MISSING
     assert split(eight)[-2:] == ["0.500", "9.0"]
 
 
