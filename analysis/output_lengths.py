@@ -204,7 +204,7 @@ def _read_runs(folders: Iterable[str | Path]) -> list[EvaluatedRun]:
 
 def _read_samples(run: EvaluatedRun, benchmark: str) -> Samples:
     problems, flags = {}, []
-    for place, row in read_rows(run.folder.evaluation / benchmark / "samples.jsonl", "samples"):
+    for place, _, row in read_rows(run.folder.evaluation / benchmark / "samples.jsonl", "samples"):
         missing = [name for name in ("id", "output_tokens", "cut_off") if not row.get(name)]
         if missing:
             raise UserError(f"{place}: a problem without {', '.join(missing)}; evaluate the run again")

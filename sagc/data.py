@@ -29,7 +29,7 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
     Raises UserError as `read_rows` does, and for a line without a prompt.
     """
     rows = []
-    for place, row in read_rows(path, "training prompts"):
+    for place, _, row in read_rows(path, "training prompts"):
         if not isinstance(row.get("prompt"), str | list):
             raise UserError(f"{place}: needs a prompt, as text or as a list of messages")
         rows.append(row)

@@ -1,51 +1,126 @@
-"""JSON lines: one object per line."""
+"""JSON lines as users give them: one object per line, in the training data, a benchmark, or a log.
 
+Lines end in LF, CRLF or CR; U+2028 and the other separators of Unicode are characters of their line. A byte-order mark
+at the start of the file is dropped, and blank lines are skipped, though they count. What Python would read and others
+could not is refused line by line, with its reason: NaN and infinities, numbers beyond a float, half a surrogate pair.
+"""
+
+import codecs
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sagc.errors import UserError
 
+DEEPEST = 16  # levels of a row: what makes a table of it recurses, with many calls per level
+HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
-def read_rows(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a JSON lines file, each after the place where it stands, for messages: "FILE, line N".
+
+def read_rows(path: Path, what: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """The objects of a JSON lines file, each after the place where it stands, for messages ("FILE, line N"), and N.
 
     Raises
     ------
     UserError
-        For a file that is missing, empty or not UTF-8 text (as `what`, a noun in the plural), and for a line that is
-        not a JSON object.
+        For a file that is missing or empty (as `what`, a noun in the plural), and for a line that `parse_object`
+        refuses.
     """
-    for place, row in read_lines(path, what):
-        if row is None:
-            raise UserError(f"{place}: not a JSON object")
-        yield place, row
+    for place, number, row in read_lines(path, what):
+        if isinstance(row, str):
+            raise UserError(f"{place}: {row}")
+        yield place, number, row
 
 
-def read_lines(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """As `read_rows`, with None for a line that is not a JSON object."""
+def read_lines(path: Path, what: str) -> Iterator[tuple[str, int, dict[str, Any] | str]]:
+    """As `read_rows`, with the reason in the place of an object that `parse_object` refuses."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise UserError(f"{what} {path} cannot be read: {reason}") from None
-    if not text:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{what} {path} cannot be read: {error.strerror}") from None
+    lines = numbered_lines(content)
+    if not lines:
         raise UserError(f"{what} {path} are empty")
-    # Not splitlines: a JSON string may hold the other line separators of Unicode.
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+    for number, line in lines:
         try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        yield f"{path}, line {number}", row if isinstance(row, dict) else None
+            row = parse_object(line)
+        except ValueError as error:
+            row = str(error)
+        yield f"{path}, line {number}", number, row
+
+
+def numbered_lines(content: bytes) -> list[tuple[int, bytes]]:
+    """The lines of a file that are not blank, each after its number, from 1."""
+    lines = content.removeprefix(codecs.BOM_UTF8).splitlines()  # bytes know no other separators than CR and LF
+    return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def parse_object(line: str | bytes) -> dict[str, Any]:
+    """The JSON object of a line. Raises ValueError, whose message says what is wrong with the line, as a clause."""
+    try:
+        text = line if isinstance(line, str) else line.decode("utf-8")
+        row = json.loads(text, parse_float=_finite, parse_constant=_no_number)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+    except json.JSONDecodeError:
+        row = None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    except ValueError as error:
+        too_long = "Exceeds the limit" in str(error)  # Python's own, of the digits of an integer
+        raise ValueError("an integer of more than 4300 digits, which could be a text" if too_long else error) from None
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    _check_depth(row)
+    if HALF_A_PAIR.search(text):
+        _check_characters(row)
+    return row
 
 
 def as_text(value: Any) -> str | None:
     """A text or a number as text, a whole number without a point: 70.0 is "70". None for anything else."""
     if isinstance(value, str):
         return value.strip()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # also beyond what a float holds
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return str(int(value)) if float(value).is_integer() else str(value)
+
+
+_TOO_DEEP = f"nested more than {DEEPEST} levels deep"
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]}{'...' * (len(text) > 20)} is beyond the largest number, 1.8e308")
+    return number
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number in JSON")
+
+
+def _check_depth(row: dict[str, Any]) -> None:
+    level: list[Any] = [row]
+    for _ in range(DEEPEST + 1):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def _check_characters(row: dict[str, Any]) -> None:
+    try:
+        json.dumps(row, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])[1:-1]
+        raise ValueError(f"{half} is half of a surrogate pair, which is no character") from None

@@ -6,7 +6,16 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagc.jsonl import numbered_lines, parse_object
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+LARGEST = 2**63  # of an integer, which tables and arrays hold in 64 bits
 
 
 @dataclass(frozen=True)
@@ -61,18 +70,43 @@ class StepRecord:
         return json.dumps(dataclasses.asdict(self), allow_nan=False, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, line: str) -> "StepRecord":
-        """The inverse of `to_json`; fields that later versions add are ignored. Raises ValueError otherwise, and
-        where the rounds are not of the groups."""
-        values = json.loads(line)
+    def from_json(cls, line: str | bytes) -> "StepRecord":
+        """The inverse of `to_json`; fields that later versions add are ignored. Raises ValueError otherwise, for
+        values that are not what the fields hold, and where the rounds are not of the groups."""
+        values = parse_object(line)
         fields = dataclasses.fields(cls)
         missing = {field.name for field in fields if field.default is dataclasses.MISSING} - values.keys()
         if missing:
             raise ValueError(f"a step record lacks {', '.join(sorted(missing))}")
-        record = cls(**{field.name: values[field.name] for field in fields if field.name in values})
+        record = _validated({field.name: values[field.name] for field in fields if field.name in values})
         if sum(record.rounds) != len(record.lengths):
             raise ValueError(f"rounds of {record.rounds} groups, but {len(record.lengths)} groups")
         return record
+
+
+def _validated(values: dict[str, object]) -> StepRecord:
+    from pydantic import ValidationError
+
+    try:
+        record = StepRecord(**vars(_kinds().model_validate(values)))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    counts = [value for value in vars(record).values() if type(value) is int]
+    for numbers in (counts, record.rounds, record.prompt_index, *record.lengths):
+        if max(map(abs, numbers), default=0) >= LARGEST:
+            raise ValueError(f"an integer beyond {LARGEST}")
+    return record
+
+
+@cache
+def _kinds() -> "type[BaseModel]":
+    """What the fields hold; whoever only writes a trace needs no pydantic."""
+    from pydantic import ConfigDict, create_model
+
+    fields = dataclasses.fields(StepRecord)
+    kinds = {f.name: (f.type, ... if f.default is dataclasses.MISSING else f.default) for f in fields}
+    return create_model("StepRecord", __config__=ConfigDict(strict=True, allow_inf_nan=False), **kinds)
 
 
 class TraceWriter:
@@ -102,14 +136,12 @@ class TraceWriter:
 
 def read_trace(path: str | Path) -> Iterator[StepRecord]:
     """The records of a trace, in order. A half-written last line is left out; any other bad line is a ValueError."""
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                yield StepRecord.from_json(line.decode("utf-8"))
-            except (ValueError, TypeError, AttributeError) as error:
-                raise ValueError(f"{path}, line {number}: not a step record ({error})") from None
+    whole, newline, _ = Path(path).read_bytes().rpartition(b"\n")
+    for number, line in numbered_lines(whole + newline):
+        try:
+            yield StepRecord.from_json(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: not a step record ({error})") from None
 
 
 class TraceFollower:
@@ -140,10 +172,10 @@ class TraceFollower:
                 whole = file.read().rpartition(b"\n")[0]
         except FileNotFoundError:
             return []
-        lines = whole.splitlines(keepends=True)
+        lines = [line for _, line in numbered_lines(whole)]
         self._position += len(whole) + bool(whole)
         fresh, self.skip = lines[self.skip :], max(0, self.skip - len(lines))
-        return [StepRecord.from_json(line.decode("utf-8")) for line in fresh]
+        return [StepRecord.from_json(line) for line in fresh]
 
 
 def _cut_half_line(path: Path) -> None:

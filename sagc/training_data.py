@@ -119,6 +119,7 @@ def _prompts(source: PromptsSource) -> Iterator[tuple[str, dict[str, Any]]]:
     for place, number, row in _read(data):
         if data.template is None:
             prompt, answer, others = _own_prompt(place, row), _text(place, row, "answer"), row
+            _check_columns(place, row)
             problem = prompt_text(prompt)
         else:
             problem, answer = (_text(place, row, column) for column in (data.columns.problem, data.columns.answer))
@@ -134,8 +135,7 @@ def _prompts(source: PromptsSource) -> Iterator[tuple[str, dict[str, Any]]]:
 def _read(data: JsonlDataConfig | HubDataConfig) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Each row after its place, for messages, and its number."""
     if data.type == "jsonl":
-        for number, (place, row) in enumerate(read_rows(Path(data.path), "training data"), start=1):
-            yield place, number, row
+        yield from read_rows(Path(data.path), "training data")
     else:
         for number, row in enumerate(read_hub_rows(data.path, data.name, data.split, data.revision)):
             yield f"data set {data.path}, row {number}", number, row
@@ -150,6 +150,18 @@ def _own_prompt(place: str, row: dict[str, Any]) -> str | list[dict[str, Any]]:
     if not (isinstance(prompt, str) or messages) or not prompt_text(prompt).strip():
         raise UserError(f"{place}: needs a prompt, as text or as a list of messages with role and content")
     return prompt
+
+
+def _check_columns(place: str, row: dict[str, Any]) -> None:
+    """Refuse values that a table cannot hold, as integers of more than 64 bits: the trainer makes one of the rows."""
+    import pyarrow
+
+    for column in row.keys() - {"answer"}:
+        try:
+            pyarrow.scalar(row[column])
+        except (pyarrow.ArrowException, OverflowError) as error:
+            reason = "an integer of more than 64 bits" if isinstance(error, OverflowError) else str(error)
+            raise UserError(f"{place}: column {column!r} cannot be in a table: {reason}") from None
 
 
 def _text(place: str, row: dict[str, Any], column: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pyarrow
 import torch
 from datasets import Dataset
 from transformers import (
@@ -62,9 +63,8 @@ def train(
     disable_progress_bar()  # of loading and saving weights; `Progress` shows the steps
     with arguments.main_process_first(desc="clean up"):
         checkpoint = last_checkpoint(checkpoints) if not main else restore(checkpoints, folder)
-    prompts = read_prompts(data)
-    check_prompts(run, len(prompts))
-    dataset = Dataset.from_list(prompts)
+    dataset = _as_table(data)
+    check_prompts(run, len(dataset))
     done = int(checkpoint.name.rpartition("-")[2]) // run.training.optimizer_steps if checkpoint else 0
     finished = done >= run.training.steps  # the process died between its last checkpoint and its model
     tokenizer, model = _load(run, str(checkpoint) if finished else model_path)
@@ -117,6 +117,14 @@ def last_checkpoint(checkpoints: Path) -> Path | None:
 def _newest_first(checkpoints: Path) -> list[Path]:
     found = checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
     return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+
+
+def _as_table(data: Path) -> Dataset:
+    try:
+        return Dataset.from_list(read_prompts(data))
+    except (pyarrow.ArrowException, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"training prompts {data} make no table, in which a column is of one kind: {reason}") from None
 
 
 class _SaveTrace(TrainerCallback):

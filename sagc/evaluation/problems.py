@@ -155,7 +155,8 @@ def read_problems(source: Source, data_dir: str | None) -> tuple[list[dict[str, 
     if data_dir is None:
         return _from_the_hub(source.hub, source.choices)
     path = Path(data_dir) / source.file
-    problems, left_out = _problems(read_lines(path, "benchmark problems"), source.choices)
+    rows = ((place, row) for place, _, row in read_lines(path, "benchmark problems"))
+    problems, left_out = _problems(rows, source.choices)
     if not problems:
         raise UserError(f"benchmark problems {path} hold no problem: {left_out[0]}")
     return problems, left_out
@@ -178,15 +179,13 @@ def _fields(columns: HubColumns, number: int, row: dict[str, Any]) -> dict[str, 
 
 
 def _problems(
-    rows: Iterable[tuple[str, dict[str, Any] | None]], choices: bool
+    rows: Iterable[tuple[str, dict[str, Any] | str]], choices: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     problems: dict[str, dict[str, Any]] = {}
     left_out = []
     for place, row in rows:
-        problem = _problem(row or {}, choices)
-        if row is None:
-            left_out.append(f"{place}: not a JSON object")
-        elif isinstance(problem, str):
+        problem = row if isinstance(row, str) else _problem(row, choices)
+        if isinstance(problem, str):
             left_out.append(f"{place}: {problem}")
         elif problem["id"] in problems:
             left_out.append(f"{place}: the id {problem['id']!r} is there already")

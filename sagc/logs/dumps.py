@@ -7,11 +7,11 @@ processes, so that responses are grouped by their input.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from sagc.errors import UserError
+from sagc.jsonl import numbered_lines, parse_object
 from sagc.logs.form import Log
 from sagc.logs.texts import LengthOfText, Response, step_of_texts
 
@@ -34,21 +34,27 @@ def read(path: Path, files: list[Path], tokenizer: str | None, limit: int | None
     notes, steps = [NOTE, length.note], []
     files = sorted(files, key=lambda file: int(file.stem))
     for file in files:
-        text = file.read_text(encoding="utf-8", errors="replace")  # a half-written end may cut a character
-        if file == files[-1] and not text.endswith("\n"):
+        content = file.read_bytes()
+        if file == files[-1] and not content.endswith(b"\n"):
             notes.append(f"{file.name} is half-written and was left out.")
             continue
-        responses = [
-            _response(file, number, line) for number, line in enumerate(text.rstrip("\n").split("\n"), start=1)
-        ]
+        responses = [_response(f"{file}, line {number}", line) for number, line in numbered_lines(content)]
+        if not responses:
+            raise UserError(f"{file} holds no responses")
         steps.append(step_of_texts(f"{file}", int(file.stem), responses, length))
     return Log(str(path), steps, notes, limit)
 
 
-def _response(file: Path, number: int, line: str) -> Response:
+def _response(place: str, line: bytes) -> Response:
     try:
-        entry = json.loads(line)
-        score = entry["score"]
-        return Response(entry["input"], entry["output"], None if score is None else float(score))
-    except (ValueError, TypeError, KeyError):
-        raise UserError(f"{file}, line {number}: not a response of verl's, with input, output and score") from None
+        entry = parse_object(line)
+    except ValueError as error:
+        raise UserError(f"{place}: {error}") from None
+    prompt, text, score = (entry.get(name) for name in ("input", "output", "score"))
+    number = score is None or isinstance(score, int | float)
+    if not (isinstance(prompt, str) and isinstance(text, str) and "score" in entry and number):
+        raise UserError(f"{place}: not a response of verl's, with input, output and score")
+    try:
+        return Response(prompt, text, None if score is None else float(score))
+    except OverflowError:
+        raise UserError(f"{place}: the score is beyond the largest number, 1.8e308") from None

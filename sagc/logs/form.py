@@ -121,7 +121,7 @@ def group_matrix(where: str, groups: Sequence[Sequence[float]], limit: int | Non
         raise UserError(f"{where} has one response per group, and a group needs at least two")
     try:
         lengths = np.array(groups, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(f"{where} has a length that is not a number of tokens") from None
     wrong = ~((lengths >= 1) & (lengths <= MAX_LENGTH) & (lengths == np.floor(lengths)))
     if wrong.any():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+
+import numpy as np
 
 from sagc.errors import UserError
 from sagc.logs.form import Log, LoggedStep, group_matrix
@@ -25,21 +28,29 @@ def read(path: Path, limit: int | None) -> Log:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, dtype={"group": str})
+        table = pd.read_csv(path, dtype={"group": str}, skip_blank_lines=False)
     except (pd.errors.ParserError, UnicodeDecodeError, pd.errors.EmptyDataError, EOFError) as error:
         raise UserError(f"{path} is not a CSV: {str(error).strip()}") from None
     if missing := [name for name in COLUMNS if name not in table]:
         raise UserError(f"{path} lacks the column {missing[0]}; it needs {', '.join(COLUMNS)}, and may have reward")
+    table.index += 2  # the lines of the file; the header is the first
+    table = table.dropna(how="all")  # blank lines
     has_rewards = "reward" in table
     for name in ("step", "length", *["reward"] * has_rewards):
-        numbers = pd.to_numeric(table[name], errors="coerce")
-        bad = numbers.isna() & (table[name].notna() if name == "reward" else True)
+        try:
+            numbers = pd.to_numeric(table[name], errors="coerce").astype(float)
+        except OverflowError:  # an integer of hundreds of digits
+            numbers = table[name].map(_as_float)
+        bad = ~np.isfinite(numbers) & (table[name].notna() if name == "reward" else True)
+        if name == "step":
+            bad |= numbers != np.floor(numbers)
         if bad.any():
-            line = int(bad.idxmax()) + 2
-            raise UserError(f"{path}, line {line}: {name} is {table[name].iloc[line - 2]}, which is not a number")
+            line = int(bad.idxmax())
+            kind = "a whole number" if name == "step" else "a number"
+            raise UserError(f"{path}, line {line}: {name} is {str(table[name][line])[:40]}, which is not {kind}")
         table[name] = numbers
     if table["group"].isna().any():
-        raise UserError(f"{path}, line {int(table['group'].isna().idxmax()) + 2}: there is no group")
+        raise UserError(f"{path}, line {int(table['group'].isna().idxmax())}: there is no group")
     steps = []
     for number, rows in table.groupby("step", sort=True):
         where = f"step {number:g} of {path}"
@@ -48,6 +59,13 @@ def read(path: Path, limit: int | None) -> Log:
         rewards = pd.concat(groups)["reward"].to_numpy(float).reshape(lengths.shape) if has_rewards else None
         steps.append(LoggedStep(int(number), lengths, rewards, (len(lengths),), len(lengths)))
     return Log(str(path), steps, [_WHAT_A_TABLE_LACKS], limit)
+
+
+def _as_float(value: object) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 _WHAT_A_TABLE_LACKS = (

@@ -44,7 +44,6 @@ def test_problems_are_read_from_the_data_folder(tmp_path):
     [
         ("{", "not a JSON object"),
         ("[]", "not a JSON object"),
-        ("", "not a JSON object"),
         ('{"id": "p2", "problem": "2x :"}', "and here answer is None"),
         (problem_line(2, answer=["2"]), "and here answer is ['2']"),
         (problem_line(2, answer=True), "and here answer is True"),

@@ -80,8 +80,8 @@ def test_a_trace_of_no_step_yet(tmp_path):
         ([[5, 6], [5, 6, 7]], "step 1 of .* has groups of 2 and 3 responses"),
         ([[5, 401]], "step 1 of .* has a response of 401 tokens, beyond the limit of 400"),
         ([[5, 0]], "step 1 of .* has a length of 0, which is not a whole number of tokens"),
-        ([[5, 2.5]], "step 1 of .* has a length of 2.5"),
-        ([[5, "x"]], "step 1 of .* has a length that is not a number"),
+        ([[5, 2.5]], r"line 1: not a step record \(lengths\.0\.1: Input should be a valid integer"),
+        ([[5, "x"]], r"line 1: not a step record \(lengths\.0\.1: Input should be a valid integer"),
         ([], "step 1 of .* holds no groups"),
     ],
 )

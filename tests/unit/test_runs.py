@@ -60,12 +60,20 @@ def test_steps_before_a_bad_line_are_read(tmp_path):
     assert "the trace cannot be read beyond step 1" in steps.problems[0]
 
 
-def test_rewards_that_are_nan_are_said(tmp_path):
+def test_steps_without_a_reward_are_said(tmp_path):
     path = write(tmp_path / "trace.jsonl", RECORDS)
-    path.write_text(path.read_text().replace('"reward":0.5,', '"reward":NaN,'))
+    path.write_text(path.read_text().replace('"reward":0.5,', '"reward":null,'))
     steps = read_steps(path, 2.0)
     assert steps.table["reward"].isna().tolist() == [False, True, False]
     assert steps.problems == ["1 of 3 steps have no reward"]
+
+
+def test_rewards_that_are_nan_are_said(tmp_path):
+    path = write(tmp_path / "trace.jsonl", RECORDS)
+    path.write_text(path.read_text().replace('"reward":0.5,', '"reward":NaN,'))
+    assert read_steps(path, 2.0).problems == [
+        f"the trace cannot be read beyond step 1: {path}, line 2: not a step record (NaN is no number in JSON)"
+    ]
 
 
 def test_repeated_steps_are_said(tmp_path):

@@ -31,6 +31,7 @@ def costs(batching="continuous") -> StepTime:
 def record(step, lengths, times=(1.0, 1.0, 0.1)) -> StepRecord:
     """A step of a trace; only lengths and times are real."""
     blank = {field.name: 0 for field in dataclasses.fields(StepRecord)}
+    blank |= {"prompt_index": [], "rewards": [], "risks": {}, "infeasible": False}
     real = {"step": step, "lengths": lengths, "rounds": [len(lengths)], "kept_groups": len(lengths)}
     real["tokens"] = sum(map(sum, lengths))
     return StepRecord(**{**blank, **real, **dict(zip(("rollout_s", "train_s", "sync_s"), times, strict=True))})

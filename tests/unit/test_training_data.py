@@ -71,7 +71,7 @@ def test_answers_are_text(source, made, answer, text):
     assert made(source([{"prompt": "p", "answer": answer}]))[0][0]["answer"] == text
 
 
-@pytest.mark.parametrize("answer", [None, "", "  ", float("nan"), float("inf"), True, ["1"], {}])
+@pytest.mark.parametrize("answer", [None, "", "  ", True, ["1"], {}])
 def test_a_row_without_an_answer_is_an_error(source, tmp_path, answer):
     rows = [{"prompt": "p", "answer": "1"}, {"prompt": "q", "answer": answer}]
     with pytest.raises(
@@ -140,8 +140,8 @@ def test_duplicates_are_dropped_and_contradictions_too(source, made):
     assert summary(record).endswith("mine.jsonl: dropped 2 duplicates and 3 rows whose answers contradict")
 
 
-def test_text_that_is_no_unicode_is_written_as_it_was_read(source, made):
-    assert made(source([{"prompt": "\ud800\u2028", "answer": 1}]))[0][0]["prompt"] == "\ud800\u2028"
+def test_unicodes_separators_of_lines_are_written_as_they_were_read(source, made):
+    assert made(source([{"prompt": "a\u2028b\x85c\0", "answer": 1}]))[0][0]["prompt"] == "a\u2028b\x85c\0"
 
 
 def test_problems_that_differ_in_symbols_alone_are_no_duplicates(source, made):
