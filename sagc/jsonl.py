@@ -87,7 +87,8 @@ def as_text(value: Any) -> str | None:
         return str(value)  # also beyond what a float holds
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    return str(int(value)) if float(value).is_integer() else str(value)
+    # Beyond 1e16 the digits of a whole number would not be those of the file, 6.02e23, but those of its nearest float.
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else str(value)
 
 
 _TOO_DEEP = f"nested more than {DEEPEST} levels deep"
