@@ -13,8 +13,11 @@ import os
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import product
 
 from pebble import ProcessFuture, ProcessPool
+
+from sagc.answer_text import last_box, plain, readings
 
 log = logging.getLogger("sagc")
 
@@ -44,14 +47,12 @@ class Check:
 def check(response: str, answer: str) -> Check:
     """Compare the response's last answer with `answer`; in this process, however long it takes.
 
-    The response may box its answer or write it as LaTeX or a number; `answer` is a number or a LaTeX expression.
+    The response may box its answer or write it as LaTeX or a number; where there is a box, the last one counts alone.
+    `answer` is a number or a LaTeX expression.
     """
-    from math_verify import parse
-    from math_verify import verify as equal
-
     reference = _reference(answer)
-    found = parse(response[-LONGEST:], _kinds(), parsing_timeout=None)
-    correct = bool(reference and found and equal(reference, found, timeout_seconds=None))
+    found = _found(response[-LONGEST:])
+    correct = _equal(reference, found)
     mathematics = any(not isinstance(expression, str) for expression in reference)  # else only its text is compared
     failure = None if correct or mathematics else f"the reference answer {answer!r} is no mathematics"
     return Check(correct, str(found[0]) if found else None, failure)
@@ -73,27 +74,69 @@ def check_soon(response: str, answer: str) -> None:
         _begun[response, answer] = _begin((response, answer), None)
 
 
+# What is compared ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _kinds() -> list:
+    """What counts as an answer: LaTeX, and plain numbers; boxes are opened before."""
+    from math_verify import ExprExtractionConfig, LatexExtractionConfig
+
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that nothing here ends what takes too long
+    return [LatexExtractionConfig(boxed_match_priority=-1), ExprExtractionConfig()]
+
+
+def _parsed(text: str) -> list:
+    from math_verify import parse
+
+    return parse(text, _kinds(), parsing_timeout=None)
+
+
+def _alone(answer: str) -> list:
+    """What an answer may mean that stands alone."""
+    return [expression for text in readings(answer) for expression in _parsed(f"${text}$")]
+
+
+@lru_cache(maxsize=1024)  # every response to a problem has the same
+def _reference(answer: str) -> list:
+    box = last_box(answer)
+    return _alone(answer if box is None else box)
+
+
+def _found(response: str) -> list:
+    box = last_box(response)
+    return _parsed(plain(response)) if box is None else _alone(box)
+
+
+def _equal(reference: list, found: list) -> bool:
+    """Whether math-verify finds one of these equal to one of those: as they are written, or with decimals rounded.
+
+    It takes for equal what is less than 1e-6 or 1e-15 apart, however small it is, and so it gets exact fractions.
+    """
+    from math_verify import verify
+    from sympy import Float
+
+    from sagc.answer_numbers import exact, has, precision, rounded
+
+    if any(mine == right for right, mine in product(reference, found)):  # however large, nothing is worked out
+        return True
+    options = {"timeout_seconds": None, "allow_set_relation_comp": True}  # 1 < x < 2 is (1, 2)
+    sides = [[exact(expression) for expression in side] for side in (reference, found)]
+    if verify(*sides, numeric_precision=precision(sides), **options):
+        return True
+    if not any(has(expression, Float) for expression in (*reference, *found)):
+        return False
+    sides = [[rounded(expression) for expression in side] for side in sides]
+    return verify(*sides, numeric_precision=precision(sides), **options)
+
+
+# Processes -----------------------------------------------------------------------------------------------------------
+
 _begun: dict[tuple[str, str], ProcessFuture] = {}
 
 
 def _begin(pair: tuple[str, str], timeout: float | None) -> ProcessFuture:
     return _pool().schedule(check, pair, timeout=TIMEOUT_S if timeout is None else timeout)
-
-
-@cache
-def _kinds() -> list:
-    """What counts as an answer: LaTeX, of which boxed comes first, and plain numbers."""
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig
-
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that nothing here ends what takes too long
-    return [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
-
-
-@lru_cache(maxsize=1024)  # every response to a problem has the same
-def _reference(answer: str) -> list:
-    from math_verify import parse
-
-    return parse(f"${answer}$", _kinds(), parsing_timeout=None)
 
 
 def _result(task: ProcessFuture) -> Check:

@@ -6,6 +6,8 @@ from concurrent.futures import BrokenExecutor
 
 import pytest
 
+from sagc.answer_text import last_box, plain, readings
+from sagc.jsonl import as_text, parse_object
 from sagc.math_answers import _begin, _begun, _pool, check, check_all, check_soon
 from sagc.rewards import reward_function
 
@@ -37,6 +39,29 @@ def test_an_answer_that_hangs_the_parser_is_wrong_and_the_others_are_not(caplog)
     assert [check.failure is None for check in checks] == [False, True, False, True]
     assert time.monotonic() - started < 30
     assert "counts as wrong: TimeoutError" in caplog.text
+
+
+@pytest.mark.parametrize("part", [r"\,", r"\(", "1", "1,000<a>", "*", "_", "\\text{", "²", "答", r"\boxed{", " 000"])
+def test_text_of_any_kind_is_read_in_a_time_that_leaves_enough_for_mathematics(part):
+    started = time.process_time()
+    last_box(part * 10_000), readings((part * 20_000)[:20_000]), plain((part * 20_000)[:20_000])
+    assert time.process_time() - started < 2.5
+
+
+@pytest.mark.parametrize(
+    ("line", "response", "equal"),
+    [
+        ('{"answer": 0.00001}', r"\boxed{10^{-5}}", True),
+        ('{"answer": 6.02e23}', r"\boxed{6.02\times 10^{23}}", True),
+        ('{"answer": 602000000000000000000000}', r"\boxed{6.02\times 10^{23}}", True),
+        ('{"answer": 1e22}', r"\boxed{10^{22}}", True),
+        ('{"answer": 70.0}', r"\boxed{70}", True),
+        ('{"answer": 0.00001}', r"\boxed{e-5}", False),
+        ('{"answer": 6.02e23}', r"\boxed{6.03\times 10^{23}}", False),
+    ],
+)
+def test_a_number_of_a_file_is_the_number_that_is_written_there(line, response, equal):
+    assert check(response, as_text(parse_object(line)["answer"])).correct == equal
 
 
 def test_the_reward_works_off_the_main_thread(monkeypatch):
