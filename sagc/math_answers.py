@@ -1,7 +1,9 @@
-"""Checks mathematical answers with math-verify, in processes that can be killed.
+"""Checks mathematical answers with math-verify, in processes that can be ended.
 
 math-verify parses LaTeX with SymPy, and some answers keep it busy for hours. Its own time-out is a signal, which works
-in the main thread only; OpenRLHF rewards in others. Here an answer that takes too long ends its process and is wrong.
+in the main thread only, and not inside an operation on large integers. Here an answer that takes too much processor
+time ends its process and is wrong. The limit is not on the clock's time: on a busy machine that would make right
+answers wrong.
 """
 
 from __future__ import annotations
@@ -10,18 +12,21 @@ import atexit
 import logging
 import multiprocessing
 import os
-from concurrent.futures import BrokenExecutor
+import signal
+import threading
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
+from multiprocessing.connection import Connection
 
-from pebble import ProcessFuture, ProcessPool
+from pebble import ThreadPool
 
 from sagc.answer_text import last_box, plain, readings
 
 log = logging.getLogger("sagc")
 
-TIMEOUT_S = 5.0  # per answer
+TIMEOUT_S = 5.0  # of processor time, per answer
 LONGEST = 20_000  # characters of a response that are read, from its end: the answer comes last
 
 
@@ -61,8 +66,8 @@ def check(response: str, answer: str) -> Check:
 def check_all(responses: list[str], answers: list[str], timeout: float | None = None) -> list[Check]:
     """`check` for each pair, in other processes.
 
-    A pair that takes more than `timeout` seconds (TIMEOUT_S), or that the parser fails on, counts as wrong. Raises
-    BrokenExecutor where the processes are gone.
+    A pair that takes more than `timeout` seconds of processor time (TIMEOUT_S), or that the parser fails on, counts as
+    wrong. Raises BrokenExecutor where the processes cannot check anything.
     """
     tasks = [_begun.pop(pair, None) or _begin(pair, timeout) for pair in zip(responses, answers, strict=True)]
     return [_result(task) for task in tasks]
@@ -132,38 +137,77 @@ def _equal(reference: list, found: list) -> bool:
 
 # Processes -----------------------------------------------------------------------------------------------------------
 
-_begun: dict[tuple[str, str], ProcessFuture] = {}
+_begun: dict[tuple[str, str], Future] = {}
 
 
-def _begin(pair: tuple[str, str], timeout: float | None) -> ProcessFuture:
-    return _pool().schedule(check, pair, timeout=TIMEOUT_S if timeout is None else timeout)
+def _begin(pair: tuple[str, str], timeout: float | None) -> Future:
+    return _pool().schedule(_check_in_process, (*pair, TIMEOUT_S if timeout is None else timeout))
 
 
-def _result(task: ProcessFuture) -> Check:
-    try:
-        return task.result()
-    except BrokenExecutor:  # no response would be checked any more
-        raise
-    except Exception as error:  # whatever a parser makes of a model's output, training goes on
-        failure = f"{type(error).__name__}: {error}"
-        log.warning("a response could not be checked and counts as wrong: %s", failure)
-        return Check(False, None, failure)
+def _result(task: Future) -> Check:
+    found = task.result()
+    if isinstance(found, Check):
+        return found
+    log.warning("a response could not be checked and counts as wrong: %s", found)  # training goes on
+    return Check(False, None, found)
 
 
 @cache
-def _pool() -> ProcessPool:
-    """Processes of this one, started when they are needed; a killed one is replaced."""
-    workers, spawn = min(4, os.cpu_count() or 1), multiprocessing.get_context("spawn")
-    pool = ProcessPool(max_workers=workers, context=spawn, initializer=_prepare)
-    atexit.register(_stop, pool)
+def _pool() -> ThreadPool:
+    """Threads, each of which has a process of its own from its first check on.
+
+    Not pebble's pool of processes: where one of them ends before the pool has heard which check it began, that check is
+    lost, or the pool breaks.
+    """
+    pool = ThreadPool(max_workers=min(4, os.cpu_count() or 1))
+    atexit.register(pool.stop)  # the processes end with this one
     return pool
 
 
-def _prepare() -> None:
-    """Import what a check needs, seconds on a busy machine, before the time of a first check runs."""
-    check("0", "0")
+_own = threading.local()
 
 
-def _stop(pool: ProcessPool) -> None:
-    pool.stop()
-    pool.join()
+def _check_in_process(response: str, answer: str, timeout: float) -> Check | str:
+    """A check, or why there is none."""
+    if getattr(_own, "process", None) is None or not _own.process.is_alive():
+        spawn = multiprocessing.get_context("spawn")
+        _own.connection, other = spawn.Pipe()
+        _own.process = spawn.Process(target=_serve, args=(other,), name="math answers", daemon=True)
+        _own.process.start()
+        other.close()  # so that this end sees when the process ends
+    try:
+        _own.connection.send((response, answer, timeout))
+        while _own.process.is_alive() and not _own.connection.poll(1):
+            pass  # what was forked from this process may hold the other end too, and then nothing tells that it closed
+        if _own.connection.poll():
+            return _own.connection.recv()
+    except (EOFError, OSError):  # it has ended
+        pass
+    _own.process.join()
+    status = _own.process.exitcode
+    if status == -signal.SIGPROF:
+        return f"TimeoutError: it took more than {timeout:g} s of processor time"
+    if status < 0:
+        return f"ChildProcessError: its process was ended by {signal.Signals(-status).name}"
+    raise BrokenExecutor(f"a process that checks answers ended with status {status}; its last words are above")
+
+
+def _serve(connection: Connection) -> None:
+    """Check what comes, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the other process, and so this one
+    # The limit ends the process, also inside an operation on large integers, where no handler would be called.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
+    check("0", "0")  # imports, seconds on a busy machine, that belong to no answer
+    while True:
+        try:
+            response, answer, timeout = connection.recv()
+        except EOFError:
+            return
+        signal.setitimer(signal.ITIMER_PROF, timeout)
+        try:
+            found = check(response, answer)
+        except Exception as error:  # whatever a parser makes of a model's output
+            found = f"{type(error).__name__}: {error}"
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        connection.send(found)

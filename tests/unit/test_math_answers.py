@@ -1,5 +1,8 @@
 """sagc.math_answers: answers are compared as mathematics, in threads too, and none can hold up training."""
 
+import multiprocessing
+import os
+import signal
 import threading
 import time
 from concurrent.futures import BrokenExecutor
@@ -8,10 +11,27 @@ import pytest
 
 from sagc.answer_text import last_box, plain, readings
 from sagc.jsonl import as_text, parse_object
-from sagc.math_answers import _begin, _begun, _pool, check, check_all, check_soon
+from sagc.math_answers import _begin, _begun, _check_in_process, _pool, check, check_all, check_soon
 from sagc.rewards import reward_function
 
 HANGS = r"so it is $\boxed{9^{9^{9^{9}}}}$"
+SLOW = "70 " * 4_000 + "and therefore 70"  # about a second of processor time
+
+
+def processes():
+    return [process.pid for process in multiprocessing.active_children() if process.name == "math answers"]
+
+
+@pytest.fixture
+def own_pool(monkeypatch):
+    """One process of this test alone, which has imported what it needs."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    pool, others = _pool.__wrapped__(), set(processes())
+    monkeypatch.setattr("sagc.math_answers._pool", lambda: pool)
+    assert check_all(["70"], ["70"])[0].correct
+    yield lambda: next(pid for pid in processes() if pid not in others)
+    pool.stop()
+    pool.join()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +58,50 @@ def test_an_answer_that_hangs_the_parser_is_wrong_and_the_others_are_not(caplog)
     assert [check.found for check in checks] == [None, "3", None, "4"]
     assert [check.failure is None for check in checks] == [False, True, False, True]
     assert time.monotonic() - started < 30
-    assert "counts as wrong: TimeoutError" in caplog.text
+    assert "counts as wrong: TimeoutError: it took more than 3 s of processor time" in caplog.text
+
+
+def test_the_limit_is_processor_time_and_not_that_of_the_clock(own_pool):
+    process, found = own_pool(), []
+    thread = threading.Thread(target=lambda: found.extend(check_all([SLOW, "3"], ["70", "3"], timeout=3)))
+    thread.start()
+    time.sleep(0.2)
+    os.kill(process, signal.SIGSTOP)  # as on a machine that is busy with other things
+    time.sleep(3.5)
+    os.kill(process, signal.SIGCONT)
+    thread.join(timeout=60)
+    assert [check.correct for check in found] == [True, True]
+
+
+def test_a_process_that_dies_for_another_reason_is_said_and_costs_its_own_answer_alone(own_pool, caplog):
+    process, found = own_pool(), []
+    thread = threading.Thread(target=lambda: found.extend(check_all([HANGS, "3"], ["3", "3"], timeout=50)))
+    thread.start()
+    time.sleep(0.5)
+    os.kill(process, signal.SIGKILL)  # as by a machine that is out of memory
+    thread.join(timeout=60)
+    assert [check.correct for check in found] == [False, True]
+    assert "counts as wrong: ChildProcessError: its process was ended by SIGKILL" in caplog.text
+
+
+def test_a_process_that_died_while_it_had_nothing_to_do_costs_no_answer(own_pool):
+    os.kill(own_pool(), signal.SIGKILL)
+    time.sleep(0.2)
+    assert [check.correct for check in check_all(["3"], ["3"])] == [True]
+
+
+def test_a_process_is_ended_also_where_this_one_ignores_the_signal(monkeypatch):
+    before = signal.signal(signal.SIGPROF, signal.SIG_IGN)  # which processes inherit
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])
+    try:
+        pool = _pool.__wrapped__()
+        monkeypatch.setattr("sagc.math_answers._pool", lambda: pool)
+        assert check_all([HANGS], ["3"], timeout=1)[0].failure.startswith("TimeoutError")
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
+        signal.signal(signal.SIGPROF, before)
+        pool.stop()
+        pool.join()
 
 
 @pytest.mark.parametrize("part", [r"\,", r"\(", "1", "1,000<a>", "*", "_", "\\text{", "²", "答", r"\boxed{", " 000"])
@@ -104,6 +167,8 @@ def test_processes_that_are_gone_are_an_error_and_not_wrong_answers(monkeypatch)
     monkeypatch.setattr("sagc.math_answers._pool", lambda: pool)
     with pytest.raises(BrokenExecutor):
         check_all([Unreadable("3")] * 3, ["3"] * 3)
+    pool.stop()
+    pool.join()
 
 
 def test_a_check_that_was_begun_before_is_the_one_that_is_asked_for(monkeypatch):
@@ -123,7 +188,7 @@ def test_a_check_that_was_begun_before_is_the_one_that_is_asked_for(monkeypatch)
 def test_the_imports_of_a_new_process_do_not_count_as_time_of_its_first_check():
     pool = _pool.__wrapped__()  # one of its own
     try:
-        assert pool.schedule(check, ("70", "70"), timeout=0.2).result().correct
+        assert pool.schedule(_check_in_process, ("70", "70", 0.2)).result().correct
     finally:
         pool.stop()
         pool.join()
