@@ -71,7 +71,11 @@ def efficiency_columns() -> list[Column]:
             "groups generated whose max / median length exceeds tau",
             with_error("straggler_rate", 1, 100),
         ),
-        Column("idle %", "decode slots that waited for the longest response", with_error("idle_fraction", 1, 100)),
+        Column(
+            "idle %",
+            "decode slots that waited for the longest response of their round",
+            with_error("idle_fraction", 1, 100),
+        ),
         Column("mean G", "group size, mean over steps", with_error("mean_group_size", 1)),
         Column("hours", "of all training steps, checkpoints excluded", with_error("wall_s", 3, 1 / 3600)),
         Column("rollout, hours", "of which generating and scoring responses", with_error("rollout_s", 3, 1 / 3600)),

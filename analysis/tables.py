@@ -99,7 +99,7 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
         Column("seed", "seed of the run", lambda r: str(r["seed"])),
         Column("steps", "rollouts", lambda r: str(r["steps"])),
         Column("stragglers %", "groups generated whose max / median length exceeds tau", percent("straggler_rate")),
-        Column("idle %", "decode slots that waited for the longest response of the rollout", percent("idle_fraction")),
+        Column("idle %", "decode slots that waited for the longest response of their round", percent("idle_fraction")),
         Column("mean G", "group size, mean over steps", decimals("mean_group_size", 1)),
         Column("moves", "changes of the group size per step", decimals("moves_per_step", 2)),
         Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, scale=1e-3)),

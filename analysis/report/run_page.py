@@ -77,7 +77,9 @@ TRACE = [
     Column("lambda", "dual variable of the published controller", decimals("dual_variable", 2)),
     Column("b", "budget of the robust controller", decimals("budget", 2)),
     Column("stragglers %", "groups whose max / median length exceeds tau", decimals("straggler_rate", 1, 100)),
-    Column("idle %", "decode slots that waited", decimals("idle_fraction", 1, 100)),
+    Column(
+        "idle %", "decode slots that waited for the longest response of their round", decimals("idle_fraction", 1, 100)
+    ),
     Column("rounds", "rounds of generation", lambda row: str(row["rounds"])),
     Column("tokens", "tokens generated", lambda row: str(row["tokens"])),
     Column("median", "median response length in tokens", decimals("median_length", 0)),

@@ -162,7 +162,7 @@ RUN_COLUMNS = [
     Column("state", "done, not evaluated, unfinished, empty (no step yet) or missing", _as_it_is("state")),
     Column("steps", "done, of those that the config asks for", _as_it_is("done")),
     Column("stragglers %", "groups whose max / median length exceeds tau", percent("straggler_rate")),
-    Column("idle %", "decode slots that waited for the longest response", percent("idle_fraction")),
+    Column("idle %", "decode slots that waited for the longest response of their round", percent("idle_fraction")),
     Column("mean G", "group size, mean over steps", decimals("mean_group_size", 1)),
     Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, 1e-3)),
     Column("wall, s", "seconds of all steps so far, checkpoints excluded", decimals("wall_s", 0)),
