@@ -17,6 +17,7 @@ from analysis.markup import (
     MISSING,
     PLUS_MINUS,
     Column,
+    Row,
     latex_table,
     legend,
     markdown_table,
@@ -25,7 +26,8 @@ from analysis.markup import (
     with_error,
     with_interval,
 )
-from analysis.tables import REFERENCE, SECTION, benchmarks
+from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
+from analysis.tables import REFERENCE, SECTION, benchmarks, idle_marked
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 
@@ -39,12 +41,14 @@ def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
     """
     arms = summarize_arms(runs)
     write_atomically(folder / "arms.csv", arms.to_csv(index=False))
-    for name, title, columns in (
-        ("efficiency", "Training efficiency", efficiency_columns()),
-        ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs))),
+    notes = [f"{UPPER_BOUND}\n"] if idle_marked(arms).any() else []
+    for name, title, columns, more in (
+        ("efficiency", "Training efficiency", efficiency_columns(), notes),
+        ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs)), []),
     ):
-        write_atomically(folder / f"{name}.md", to_markdown(arms, title, columns))
-        write_atomically(folder / f"{name}.tex", latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1))
+        write_atomically(folder / f"{name}.md", "\n".join([to_markdown(arms, title, columns), *more]))
+        latex = latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1)
+        write_atomically(folder / f"{name}.tex", "\n".join([latex, *more]))
 
 
 def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column]) -> str:
@@ -74,7 +78,7 @@ def efficiency_columns() -> list[Column]:
         Column(
             "idle %",
             "decode slots that waited for the longest response of their round",
-            with_error("idle_fraction", 1, 100),
+            _idle,
         ),
         Column("mean G", "group size, mean over steps", with_error("mean_group_size", 1)),
         Column("hours", "of all training steps, checkpoints excluded", with_error("wall_s", 3, 1 / 3600)),
@@ -101,6 +105,11 @@ def accuracy_columns(names: list[str]) -> list[Column]:
 
 
 COSTS = {"wall_s": "hours", "rollout_s": "rollout", "tokens": "tokens"}
+
+
+def _idle(row: Row) -> str:
+    mark = MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
+    return with_error("idle_fraction", 1, 100)(row) + mark
 
 
 def _first_columns() -> list[Column]:
