@@ -90,10 +90,11 @@ def step_row(record: StepRecord) -> dict[str, Any]:
 
 
 MARK = "*"  # of a cell that is counted from slots that are an upper bound
-UPPER_BOUND = (
-    "* OpenRLHF with dynamic sampling replaces a group while the others are still decoded, so that rounds have no "
-    "barrier of their own: the slots counted per round are an upper bound, and so is what waited."
+REFILLS = (
+    "OpenRLHF with dynamic sampling replaces a group while the others are still decoded, so that rounds have no "
+    "barrier of their own"
 )
+UPPER_BOUND = f"A star marks what is counted from slots that are an upper bound: {REFILLS}."
 
 
 def slots_are_bound(stack: str, filtered: float) -> bool:

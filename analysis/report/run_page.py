@@ -12,7 +12,7 @@ import yaml
 from analysis.markup import Column, decimals
 from analysis.report.tables import PageTable, page_table
 from analysis.runs import RunResults
-from analysis.steps import UPPER_BOUND, slots_are_bound
+from analysis.steps import REFILLS, slots_are_bound
 from sagc.source_state import as_text
 
 SHOWN_STEPS = 60  # rows of the trace on a page; the whole trace is beside it
@@ -70,7 +70,7 @@ def _trace(steps: pd.DataFrame, stack: str) -> PageTable:
     shown = steps.iloc[::every]
     note = "Every step." if every == 1 else f"One step of {every}; trace.jsonl has all of them, with every length."
     if slots_are_bound(stack, steps["filtered_groups"].sum()):
-        note += f" Of idle %: {UPPER_BOUND.removeprefix('* ')}"
+        note += f" Idle % is an upper bound: {REFILLS}."
     return page_table("Trace", note if len(steps) else "No step was recorded.", shown, TRACE)
 
 
