@@ -46,7 +46,7 @@ def make_run(
     if accuracy is not None:
         last = ("straggler_rate", "idle_fraction", "filtered_share", "group_size", "tokens", "rollout_s", "reward")
         summary = {**cell, **dict.fromkeys(last, 1.0), "mean_group_size": 1.0, "wall_s": steps["step_s"].sum()}
-        summary |= {"accuracy_heldout": accuracy, "output_tokens_heldout": 20.0}
+        summary |= {"processor_s": summary["wall_s"], "accuracy_heldout": accuracy, "output_tokens_heldout": 20.0}
     nothing = pd.DataFrame()
     return RunResults(
         name=name,
