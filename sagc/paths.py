@@ -61,11 +61,10 @@ def _no_wildcards(text: str) -> str:
     return text
 
 
-_Text = Annotated[str, Field(min_length=1), AfterValidator(expand)]
-FilePath = Annotated[_Text, AfterValidator(_a_file_or_none)]
-FolderPath = Annotated[_Text, AfterValidator(_a_folder_or_none)]
-ResultsPath = Annotated[FolderPath, AfterValidator(_no_wildcards)]
-FolderOrHubId = _Text  # a folder, or a name on the Hub
+ExpandedPath = Annotated[str, Field(min_length=1), AfterValidator(expand)]  # or a name on the Hub
+_Known = Annotated[ExpandedPath, AfterValidator(_no_wildcards)]  # to the DAG, as an input or an output
+FilePath = Annotated[_Known, AfterValidator(_a_file_or_none)]
+FolderPath = Annotated[_Known, AfterValidator(_a_folder_or_none)]
 
 
 class PathArgument(click.Path):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from sagc.paths import FilePath, FolderOrHubId, FolderPath
+from sagc.paths import ExpandedPath, FilePath, FolderPath
 
 CONTROLLED = ("sagc", "sagc-robust")  # types of controller that choose a group size
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -44,7 +44,7 @@ class PretrainedModelConfig(Strict):
     """A pretrained model: a Hugging Face id or a local folder in Hugging Face format."""
 
     type: Literal["pretrained"]
-    path: FolderOrHubId = Field(description="Hugging Face model id, or a local folder.")
+    path: ExpandedPath = Field(description="Hugging Face model id, or a local folder.")
     revision: str | None = Field(None, description="Commit, tag or branch on the Hub.")
     trust_remote_code: bool = Field(False, description="Run the model repository's own code when loading it.")
     chat: bool = Field(
@@ -178,7 +178,7 @@ class HubDataConfig(Strict):
     """Problems from the Hugging Face Hub."""
 
     type: Literal["hub"]
-    path: FolderOrHubId = Field(description="Data set, as owner/name.")
+    path: ExpandedPath = Field(description="Data set, as owner/name.")
     name: str | None = Field(None, min_length=1, description="Configuration of the data set.")
     split: str = Field("train", min_length=1)
     revision: str = Field(min_length=1, description="Commit of the data set, so that it stays what it is.")

@@ -371,10 +371,10 @@ def test_any_name_home_locale_and_umask_will_do(trained, tmp_path, project, monk
     results.mkdir(parents=True)
     shutil.move(odd.results / "models", results)
     odd.results.rmdir()
-    shutil.copy(trained.results / "data" / "tiny" / "train.jsonl", home / "{model}*.jsonl")
+    shutil.copy(trained.results / "data" / "tiny" / "train.jsonl", home / "m [b]*?.jsonl")
     odd.results = results
     odd.change("results", f"~/{name}")
-    odd.change("data", {"type": "jsonl", "path": "~/{model}*.jsonl"})
+    odd.change("data", {"type": "jsonl", "path": "~/m [b]*?.jsonl"})
     for variable, value in {"HOME": str(home), "LC_ALL": "C", "PYTHONUTF8": "0"}.items():
         monkeypatch.setenv(variable, value)
     before = os.umask(0o077)
@@ -386,7 +386,7 @@ def test_any_name_home_locale_and_umask_will_do(trained, tmp_path, project, monk
     assert {"tiny", "summary.csv", "report.html"} <= {path.name for path in results.iterdir()}
     assert not odd.folder.joinpath("~").exists() and not list(odd.folder.glob("results*"))
     assert json.loads((results / "tiny/grpo/vanilla/4/seed0/config.json").read_text())["run"]["data"]["path"] == str(
-        home / "{model}*.jsonl"
+        home / "m [b]*?.jsonl"
     )
 
 

@@ -40,6 +40,7 @@ def place(request, minimal):
     def validate(path):
         return read(validate_grid({**minimal, **write(path)}))
 
+    validate.name = request.param
     validate.key = request.param.partition(" ")[0]
     return validate
 
@@ -91,8 +92,8 @@ def test_what_no_file_system_takes_is_one_sentence_with_the_key(place, path, rea
 
 
 @pytest.mark.parametrize("path", ["r {x}", "{", "a}b", "~/{x}"])
-def test_braces_are_refused_in_results_alone(place, home, path):
-    if place.key == "results":
+def test_braces_are_refused_where_the_dag_has_the_path(place, home, path):
+    if place.key in ("results", "evaluation.benchmarks.mine.data_dir") or place.name == "data.path":
         with pytest.raises(UserError, match="braces are wildcards of Snakemake; every other character is allowed"):
             place(path)
     else:

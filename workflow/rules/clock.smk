@@ -8,7 +8,7 @@ import shlex
 import subprocess
 
 # Inputs of any rule. With the same time for all, none of them becomes younger than another.
-WATCHED = sorted({RESULTS, str(TASKS), *(str(Path(file).parent) for file in BENCHMARKS)})
+WATCHED = sorted({RESULTS, str(TASKS), *(str(Path(file).parent) for file in rules.evaluate.input.benchmarks)})
 WATCHED += [GRID.data.path] if GRID.data.type == "jsonl" else []
 NOW = shlex.quote(f"{RESULTS}/.now")
 PRESENT = (

@@ -34,7 +34,7 @@ if GRID.data.type != "tiny":
 
     rule write_prompts:
         input:
-            data=lambda _: GRID.data.path if GRID.data.type == "jsonl" else [],  # braces in it are no wildcards
+            data=GRID.data.path if GRID.data.type == "jsonl" else [],
         output:
             prompts=PROMPTS,
             record=str(Path(PROMPTS).with_suffix(".json")),
@@ -57,7 +57,7 @@ if GRID.data.type != "tiny":
     rule check_overlap:
         input:
             prompts=PROMPTS.format(model=GRID.cells()[0].model),  # every model has the same problems
-            benchmarks=lambda _: BENCHMARKS,
+            benchmarks=lambda _: rules.evaluate.input.benchmarks,
         output:
             data=OVERLAP[0],
             table=OVERLAP[1],
@@ -72,7 +72,7 @@ if GRID.data.type != "tiny":
             gpu=0,
         params:
             template=lambda _: GRID.data.template or "{problem}",  # no wildcard
-            benchmarks=lambda _: json.dumps(
+            benchmarks=json.dumps(
                 {name: b.model_dump(exclude={"samples"}) for name, b in GRID.evaluation.benchmarks.items()}
             ),
             data=DATA,

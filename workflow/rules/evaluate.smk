@@ -3,16 +3,13 @@
 from sagc.evaluation.problems import benchmark_files
 
 TASKS = PROJECT / "config" / "benchmarks"
-BENCHMARKS = [
-    str(file) for b in GRID.evaluation.benchmarks.values() for file in checked(benchmark_files, b, DATA, TASKS)
-]
 
 
 rule evaluate:
     input:
         config=f"{RUN}/config.json",
         model=f"{RUN}/model",
-        benchmarks=lambda _: BENCHMARKS,  # braces in a path are no wildcards
+        benchmarks=[checked(benchmark_files, b, DATA, TASKS) for b in GRID.evaluation.benchmarks.values()],
     output:
         evaluation=f"{RUN}/eval/evaluation.json",
     log:
@@ -23,7 +20,7 @@ rule evaluate:
     resources:
         **resources_of(GRID.jobs.evaluate),
     params:
-        evaluation=lambda _: GRID.evaluation.model_dump_json(),
+        evaluation=GRID.evaluation.model_dump_json(),
         folder=RUN,
         data=DATA,
     message:
