@@ -31,6 +31,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := .venv/.sagc-complete$(if $(GPU),-gpu)
 DOCTESTS := sagc/__init__.py sagc/controller.py sagc/lengths.py sagc/overlap.py sagc/posterior.py sagc/prompts.py
 
+# Snakemake and the libraries keep caches below HOME. Where nothing can be written there, they are kept here.
+CACHE := d="$${XDG_CACHE_HOME:-$${HOME:-$$(echo ~)}/.cache}"; mkdir -p "$$d" 2> /dev/null && [[ -w $$d ]] && echo writable
+ifneq ($(shell $(CACHE)),writable)
+export XDG_CACHE_HOME := $(CURDIR)/.snakemake/cache
+endif
+
 setup: $(STAMP)
 
 grid: $(STAMP)

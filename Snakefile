@@ -9,11 +9,13 @@ import contextlib
 import sys
 from pathlib import Path
 
+from sagc import environment
 from sagc.config import read_yaml, validate_grid
 from sagc.errors import UserError
 from sagc.run_folder import RunFolder
 from sagc.scalars import check as check_logging
 
+environment.prepare()
 PROJECT = Path(str(workflow.basedir))
 DEFAULT_CONFIG = PROJECT / "config" / "config.yaml"
 

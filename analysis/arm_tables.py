@@ -18,6 +18,7 @@ from analysis.markup import (
     MISSING,
     PLUS_MINUS,
     Column,
+    Row,
     latex_table,
     legend,
     markdown_table,
@@ -26,7 +27,8 @@ from analysis.markup import (
     with_error,
     with_interval,
 )
-from analysis.tables import REFERENCE, SECTION, benchmarks
+from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
+from analysis.tables import REFERENCE, SECTION, benchmarks, idle_marked
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 
@@ -40,12 +42,14 @@ def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
     """
     arms = summarize_arms(runs)
     write_atomically(folder / "arms.csv", arms.to_csv(index=False))
-    for name, title, columns, notes in (
-        ("efficiency", "Training efficiency", efficiency_columns(), uneven_clocks(runs)),
-        ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs)), []),
+    bound = [f"{UPPER_BOUND}\n"] if idle_marked(arms).any() else []
+    for name, title, columns, notes, more in (
+        ("efficiency", "Training efficiency", efficiency_columns(), uneven_clocks(runs), bound),
+        ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs)), [], []),
     ):
-        write_atomically(folder / f"{name}.md", to_markdown(arms, title, columns, notes))
-        write_atomically(folder / f"{name}.tex", latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1))
+        write_atomically(folder / f"{name}.md", "\n".join([to_markdown(arms, title, columns, notes), *more]))
+        latex = latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1)
+        write_atomically(folder / f"{name}.tex", "\n".join([latex, *more]))
 
 
 def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column], notes: Sequence[str]) -> str:
@@ -72,7 +76,11 @@ def efficiency_columns() -> list[Column]:
             "groups generated whose max / median length exceeds tau",
             with_error("straggler_rate", 1, 100),
         ),
-        Column("idle %", "decode slots that waited for the longest response", with_error("idle_fraction", 1, 100)),
+        Column(
+            "idle %",
+            "decode slots that waited for the longest response of their round",
+            _idle,
+        ),
         Column("mean G", "group size, mean over steps", with_error("mean_group_size", 1)),
         Column("hours", "of all training steps, checkpoints excluded", with_error("wall_s", 3, 1 / 3600)),
         Column("rollout, hours", "of which generating and scoring responses", with_error("rollout_s", 3, 1 / 3600)),
@@ -103,6 +111,11 @@ def accuracy_columns(names: list[str]) -> list[Column]:
 
 
 COSTS = {"wall_s": "hours", "rollout_s": "rollout", "processor_s": "processor", "tokens": "tokens"}
+
+
+def _idle(row: Row) -> str:
+    mark = MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
+    return with_error("idle_fraction", 1, 100)(row) + mark
 
 
 def _first_columns() -> list[Column]:

@@ -11,7 +11,7 @@ from analysis.statistics import mean_and_error, over_common, paired_difference, 
 from analysis.tables import REFERENCE, SECTION, benchmarks
 
 COSTS = ("wall_s", "rollout_s", "processor_s", "tokens")  # compared as ratios
-MEANS = ("straggler_rate", "idle_fraction", "mean_group_size", *COSTS, "reward")
+MEANS = ("straggler_rate", "idle_fraction", "filtered_share", "mean_group_size", *COSTS, "reward")
 BEST = "best_static"
 
 

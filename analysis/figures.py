@@ -187,8 +187,8 @@ def _pareto_caption(data: pd.DataFrame) -> str:
 
 def _idle_caption(data: pd.DataFrame) -> str:
     return (
-        "Share of the steps whose idle fraction (decode slots that waited for the longest response, 0 to 1) was at "
-        "most so large, over all seeds of an arm; the markers are at the median. Further left is better."
+        "Share of the steps whose idle fraction (decode slots that waited for the longest response of their round, 0 "
+        "to 1) was at most so large, over all seeds of an arm; the markers are at the median. Further left is better."
     )
 
 

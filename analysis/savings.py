@@ -21,6 +21,7 @@ from analysis.arms import BEST, summarize_arms
 from analysis.equal_cost import Arms, Section, arms_by_cell
 from analysis.markup import MISSING, Column, Row, decimals, latex_table, legend, markdown_table, named, spread
 from analysis.runs import RunResults
+from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.tables import REFERENCE, SECTION
 from sagc.run_folder import write_atomically
 
@@ -36,7 +37,7 @@ PARTS = {  # part -> what it is called where it saves time, and where it costs t
 }
 WORTH_SAYING = 0.0005  # share of the reference's time; less is 0.0 % in print
 COLUMNS = [
-    *(*SECTION, "group", "reference", "best", "seeds", "steps", "reference_s", "saved_s", "saved_share"),
+    *(*SECTION, "group", "reference", "best", "seeds", "steps", "reference_s", "saved_s", "saved_share", "slots_bound"),
     *(f"{part}_{unit}" for part in PARTS for unit in ("s", "share")),
 ]
 NOTHING = "There is nothing to compare: no static arm has another arm beside it.\n"
@@ -65,6 +66,8 @@ def savings(runs: Sequence[RunResults]) -> pd.DataFrame:
         saved_s, P_s : seconds less than that, in all and by each part P of PARTS (see `split`); negative where the
         arm took longer.
         saved_share, P_share : the same relative to reference_s.
+        slots_bound : whether the slots of one of the two are an upper bound (see `analysis.steps.slots_are_bound`), so
+        that it is not known what of waits and speed, whose sum is exact, is either.
     """
     best = _best_static(runs)
     rows = []
@@ -142,6 +145,8 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
             pairs.append((own.head(common), other.head(common)))
     row = dict(zip(SECTION, section, strict=True)) | {"group": group, "reference": reference, "best": best}
     row |= {"seeds": len(pairs), "steps": min((len(own) for own, _ in pairs), default=0)}
+    filtered = sum(steps["filtered_groups"].sum() for pair in pairs for steps in pair)
+    row["slots_bound"] = slots_are_bound(row["stack"], filtered)
     if not pairs:
         return row
     total = sum(other["step_s"].sum() for _, other in pairs)
@@ -158,7 +163,8 @@ def write_savings(frame: pd.DataFrame, folder: Path) -> None:
     """Write savings as .csv, .md and .tex, each whole or not; `frame` as of `savings`."""
     write_atomically(folder / "savings.csv", frame.to_csv(index=False))
     write_atomically(folder / "savings.md", to_markdown(frame))
-    write_atomically(folder / "savings.tex", latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2))
+    latex = latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2)
+    write_atomically(folder / "savings.tex", "\n".join([latex, *notes(frame)]))
 
 
 def to_markdown(frame: pd.DataFrame) -> str:
@@ -171,6 +177,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
         parts += [f"## {model}, {algorithm}, {stack}\n", markdown_table(rows, READ)]
         told = [row for row in rows.to_dict(orient="records") if not row["group"].isdigit()]
         parts += [f"{in_words(row)}\n" for row in told]
+    parts += notes(frame)
     parts.append(legend(READ))
     parts.append(
         "A part is in seconds, and in brackets in percent of the reference's time; it is negative where it cost time. "
@@ -181,6 +188,13 @@ def to_markdown(frame: pd.DataFrame) -> str:
     if not frame["seeds"].all():
         parts.append(f"{MISSING} stands for two arms that have no step of the same seed.\n")
     return "\n".join(parts)
+
+
+def notes(frame: pd.DataFrame) -> list[str]:
+    """What is to be said below the table: nothing, or what its marks mean."""
+    if not frame["slots_bound"].any():
+        return []
+    return [f"{UPPER_BOUND} What is exact is the sum of waits and speed, not what of it is either.\n"]
 
 
 def in_words(row: Row) -> str:
@@ -221,7 +235,8 @@ def _part(title: str, meaning: str, name: str) -> Column:
         seconds, share = row[f"{name}_s"], row[f"{name}_share"]
         if pd.isna(seconds):
             return MISSING
-        return f"{seconds:+.1f}" + ("" if pd.isna(share) else f" ({share * 100:+.1f})")
+        mark = MARK if name in ("waits", "speed") and row["slots_bound"] else ""
+        return f"{seconds:+.1f}" + ("" if pd.isna(share) else f" ({share * 100:+.1f})") + mark
 
     return Column(title, meaning, text)
 

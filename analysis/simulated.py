@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from analysis.markup import Column, decimals, legend, markdown_table, percent
 from sagc.errors import UserError
+from sagc.lengths import idle_fraction
 from sagc.simulate.calibrate import Misfit
 from sagc.simulate.config import SimulationConfig
 from sagc.simulate.run import simulate
@@ -27,7 +28,8 @@ def summarize_steps(steps: pd.DataFrame) -> dict[str, float]:
     Returns
     -------
     dict
-        straggler_rate, idle_fraction, mean_group_size, mean_log2 (of G), mean_inverse (of G) : means over the steps.
+        straggler_rate, mean_group_size, mean_log2 (of G), mean_inverse (of G) : means over the steps.
+        idle_fraction : of all steps together (see `sagc.lengths.idle_fraction`), each of one round.
         moves : changes of the size per 100 steps.
         samples, preemptions : sums.
         hours : of all steps.
@@ -38,7 +40,7 @@ def summarize_steps(steps: pd.DataFrame) -> dict[str, float]:
     seconds, samples = steps["step_s"].sum(), int(steps["samples"].sum())
     return {
         "straggler_rate": steps["straggler_rate"].mean(),
-        "idle_fraction": steps["idle_fraction"].mean(),
+        "idle_fraction": float(idle_fraction(steps["tokens"].sum(), (steps["samples"] * steps["max_length"]).sum())),
         "mean_group_size": sizes.mean(),
         "mean_log2": np.log2(sizes).mean(),
         "mean_inverse": (1 / sizes).mean(),

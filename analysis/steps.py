@@ -89,6 +89,19 @@ def step_row(record: StepRecord) -> dict[str, Any]:
     return row | dict(zip(QUANTILES, quantiles.tolist(), strict=True))
 
 
+MARK = "*"  # of a cell that is counted from slots that are an upper bound
+REFILLS = (
+    "OpenRLHF with dynamic sampling replaces a group while the others are still decoded, so that rounds have no "
+    "barrier of their own"
+)
+UPPER_BOUND = f"A star marks what is counted from slots that are an upper bound: {REFILLS}."
+
+
+def slots_are_bound(stack: str, filtered: float) -> bool:
+    """Whether the slots of steps in which so many groups were dropped are an upper bound (openrlhf_patch/README.md)."""
+    return stack == "openrlhf" and filtered > 0
+
+
 def _realised(record: StepRecord, sizes: Iterable[int], tau: float) -> dict[int, float]:
     """Per size, the straggler rate that its sub-groups of the rollout had."""
     rollout = GroupLengths.parse(record.lengths)

@@ -19,6 +19,7 @@ from analysis import Command
 from analysis.folders import find_runs
 from analysis.steps import step_row, steps_table
 from sagc.errors import UserError
+from sagc.lengths import idle_fraction
 from sagc.run_folder import OLDER, RunFolder, is_older, write_atomically
 from sagc.trace import read_trace
 
@@ -48,7 +49,8 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
         steps : rollouts.
         straggler_rate : straggler events over the groups that were generated, of the whole run. Dynamic sampling makes
         steps of different numbers of groups, so it is not the mean of the steps' rates.
-        idle_fraction : share of decode slots that waited for the longest response of their round, of the whole run.
+        idle_fraction : share of decode slots that waited for the longest response of their round, of the whole run
+        (see `sagc.lengths.idle_fraction`).
         mean_group_size : mean over steps.
         moves_per_step : changes of the group size, over steps.
         infeasible_steps : steps in which no ladder size fitted the controller's delta and budget.
@@ -163,7 +165,7 @@ def training_columns(table: pd.DataFrame, event: str) -> dict[str, Any]:
     return {
         "steps": len(table),
         "straggler_rate": float(table["straggler_events"].sum() / (groups if event == "group" else len(table))),
-        "idle_fraction": float(1 - table["tokens"].sum() / table["slots"].sum()),
+        "idle_fraction": float(idle_fraction(table["tokens"].sum(), table["slots"].sum())),
         "mean_group_size": float(sizes.mean()),
         "moves_per_step": float((sizes.diff().iloc[1:] != 0).sum() / len(sizes)),
         "infeasible_steps": int(table["infeasible"].sum()),

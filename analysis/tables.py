@@ -18,6 +18,7 @@ import pandas as pd
 from analysis import Command
 from analysis.clocks import uneven_clocks
 from analysis.markup import MISSING, Column, decimals, legend, markdown_table, number, percent, spread
+from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.summary import CELL, LAST_STEPS
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
@@ -84,6 +85,8 @@ def to_markdown(frame: pd.DataFrame) -> str:
         parts.append(f"## {model}, {algorithm}, {stack}\n")
         parts.append(markdown_table(rows, columns))
     parts.append(legend(columns))
+    if idle_marked(frame).any():
+        parts.append(f"{UPPER_BOUND}\n")
     parts.append(
         f"{MISSING} stands for what a run does not have: a ratio without a static {REFERENCE} of the same model, "
         "algorithm, stack and seed, or a benchmark that it was not evaluated on.\n"
@@ -100,7 +103,7 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
         Column("seed", "seed of the run", lambda r: str(r["seed"])),
         Column("steps", "rollouts", lambda r: str(r["steps"])),
         Column("stragglers %", "groups generated whose max / median length exceeds tau", percent("straggler_rate")),
-        Column("idle %", "decode slots that waited for the longest response of the rollout", percent("idle_fraction")),
+        Column("idle %", "decode slots that waited for the longest response of their round", idle_percent),
         Column("mean G", "group size, mean over steps", decimals("mean_group_size", 1)),
         Column("moves", "changes of the group size per step", decimals("moves_per_step", 2)),
         Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, scale=1e-3)),
@@ -118,6 +121,18 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
         Column("cut off %", "training responses that the length limit ended", percent("cut_off_rate")),
         *(column for name in benchmarks(frame) for column in _benchmark_columns(name)),
     ]
+
+
+def idle_percent(row: dict[str, Any]) -> str:
+    """The idle fraction of a run in percent, marked where it is an upper bound."""
+    mark = MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
+    return percent("idle_fraction")(row) + mark
+
+
+def idle_marked(frame: pd.DataFrame) -> pd.Series:
+    """Of runs or of arms: whether the idle fraction is an upper bound, which is then to be said."""
+    marked = map(slots_are_bound, frame["stack"], frame["filtered_share"])
+    return pd.Series(list(marked), index=frame.index, dtype=bool)
 
 
 def _benchmark_columns(name: str) -> list[Column]:

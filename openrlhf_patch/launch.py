@@ -17,6 +17,8 @@ from openrlhf_patch.processes import run_to_end, wait_for_supervisor
 from sagc import vllm_environment
 from sagc.config import RunConfig, check_prompts
 from sagc.data import read_prompts
+from sagc.errors import UserError
+from sagc.paths import PATTERN, without_patterns
 from sagc.progress import Progress
 from sagc.run_folder import RunFolder, folder_atomically
 from sagc.trace import StepRecord, TraceFollower
@@ -67,17 +69,25 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Ca
     wait_for_supervisor(log)
     checkpoints = folder.checkpoints(run).absolute()
     done = restore(checkpoints, folder)
+    if run.openrlhf.ray_address and PATTERN.search(f"{model} {folder.path.absolute()} {data.absolute()}"):
+        raise UserError(
+            f"on a cluster, the paths of the run {folder.path.absolute()}, of its model {model} and of its data {data} "
+            "may not hold any of * ? [ ] { } and ::, which upstream takes for patterns"
+        )
     with (
+        without_patterns(folder.path) as named,
+        without_patterns(Path(model)) as model_named,
+        without_patterns(data) as data_named,
         folder_atomically(folder.model) as output,
         tempfile.TemporaryDirectory(prefix="sagc-", dir=_short_folder()) as scratch,
         Progress(str(folder.path), run.training.steps, done) as progress,
     ):
         flags = build_flags(
             run,
-            model=model,
-            data=data.absolute(),
-            checkpoints=checkpoints,
-            output=output.absolute(),
+            model=str(model_named),
+            data=data_named.absolute(),
+            checkpoints=(named / checkpoints.relative_to(folder.path.absolute())).absolute(),
+            output=(named / output.name).absolute(),
             prompt_tokens=prompts.tokens,
             chat=prompts.chat,
             seed=(run.seeds["rollout"] + done) % 2**31,  # the engine's random numbers are not in a checkpoint

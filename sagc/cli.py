@@ -17,9 +17,11 @@ import yaml
 from filelock import FileLock
 from pydantic import BaseModel, ValidationError
 
+from sagc import environment
 from sagc.config import Cell, GridConfig, RunConfig, describe, read_yaml, validate_grid
 from sagc.data import embedded_folder, prompts_path
 from sagc.errors import UserError
+from sagc.paths import PathArgument
 from sagc.run_folder import write_atomically
 from sagc.sections import EvaluationConfig, LoggingConfig, WarmStartConfig
 
@@ -33,6 +35,10 @@ FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
 
 class Commands(click.Group):
     """Turns a user's mistake and a full disk into one sentence and exit status 2."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        environment.prepare()
+        return super().main(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -67,7 +73,7 @@ def _full_disk(error: BaseException | None) -> str | None:
 config_option = click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path),
+    type=PathArgument(),
     default=DEFAULT_CONFIG,
     show_default=True,
     help="Config file.",
@@ -82,7 +88,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("run_dir", type=PathArgument(file_okay=False))
 @config_option
 @click.option("--model", help="Model, by its name in the config.  [default: the grid's first]")
 @click.option("--algorithm", help="Algorithm, by its name in the config.  [default: the grid's first]")
@@ -92,7 +98,7 @@ def main() -> None:
 @set_option
 @click.option("--resolved", metavar="JSON", help="The run itself, resolved: what the DAG passes instead of all above.")
 @click.option("--model-path", metavar="PATH", help="Starting model, with --resolved.")
-@click.option("--data", type=click.Path(path_type=Path), help="Training prompts (JSON lines), with --resolved.")
+@click.option("--data", type=PathArgument(), help="Training prompts (JSON lines), with --resolved.")
 @click.option("--logging", metavar="JSON", help="Where scalars go beside the trace, with --resolved.")
 def train(
     run_dir: Path,
@@ -139,11 +145,11 @@ def train(
 
 
 @main.command()
-@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("run_dir", type=PathArgument(file_okay=False))
 @config_option
 @set_option
 @click.option("--evaluation", metavar="JSON", help="The evaluation, resolved: what the DAG passes instead of --config.")
-@click.option("--data", type=click.Path(path_type=Path), help="Folder of the problems, with --evaluation.")
+@click.option("--data", type=PathArgument(), help="Folder of the problems, with --evaluation.")
 def evaluate(
     run_dir: Path, config_file: Path, changes: tuple[str, ...], evaluation: str | None, data: Path | None
 ) -> None:
@@ -162,7 +168,7 @@ def evaluate(
 
 
 @main.command()
-@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("results", type=PathArgument(file_okay=False))
 def summarize(results: Path) -> None:
     """Write summary.json of every run in RESULTS, and the tables over them."""
     if not results.is_dir():
@@ -174,7 +180,7 @@ def summarize(results: Path) -> None:
 
 
 @main.command()
-@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("results", type=PathArgument(file_okay=False))
 @click.option("--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks.")
 def watch(results: Path, every: float) -> None:
     """Show the runs in RESULTS while they train: step, group size, dual variable, straggler rate, reward, time left.
@@ -187,7 +193,7 @@ def watch(results: Path, every: float) -> None:
 
 
 @main.command()
-@click.argument("results", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("results", type=PathArgument(file_okay=False))
 def report(results: Path) -> None:
     """Write one HTML page over the runs in RESULTS, finished or not: verdict, tables, figures, a page per run.
 
@@ -199,9 +205,9 @@ def report(results: Path) -> None:
 
 
 @main.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path), default=SIMULATION, show_default=True)
+@click.option("--config", "config_file", type=PathArgument(), default=SIMULATION, show_default=True)
 @set_option
-@click.option("--csv", type=click.Path(path_type=Path, dir_okay=False), help="Write every step of every arm there.")
+@click.option("--csv", type=PathArgument(dir_okay=False), help="Write every step of every arm there.")
 def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> None:
     """Simulate synchronous steps: what each arm's group sizes would cost, and its straggler rate.
 
@@ -222,13 +228,13 @@ def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> N
 
 
 @main.command()
-@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("logs", nargs=-1, required=True, type=PathArgument())
 @click.option("--tau", type=float, help="Max / median length beyond which a group is an event.  [default: the run's]")
 @click.option("--delta", type=float, help="Straggler rate that the controllers may spend.  [default: the library's]")
 @click.option("--eta", type=float, help="Step size of sagc's dual ascent.  [default: the library's]")
 @click.option("--tokenizer", metavar="NAME", help="The run's tokenizer, folder or Hub id, for logs that hold texts.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="The run's limit on a response, if its log lacks it.")
-@click.option("--csv", "csv", type=click.Path(path_type=Path, dir_okay=False), help="Write the numbers there, too.")
+@click.option("--csv", "csv", type=PathArgument(dir_okay=False), help="Write the numbers there, too.")
 @click.option("--suggest", is_flag=True, help="Propose tau, delta and eta for a run with such lengths, and say why.")
 @click.option("--steps", type=click.IntRange(min=1), help="Steps of that run.  [default: as the log's config says]")
 def replay(
@@ -283,7 +289,7 @@ def _suggest(logs: list["Log"], steps: int | None) -> None:
 
 
 @main.command()
-@click.argument("run_dir", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("run_dir", type=PathArgument(file_okay=False))
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clean(run_dir: Path, yes: bool) -> None:
     """Remove what of the run in RUN_DIR can be made again: checkpoints, model, evaluation, summary; never the trace."""
@@ -302,7 +308,7 @@ def clean(run_dir: Path, yes: bool) -> None:
 
 
 @main.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Say also what this config lacks here.")
+@click.option("--config", "config_file", type=PathArgument(), help="Say also what this config lacks here.")
 @set_option
 def doctor(config_file: Path | None, changes: tuple[str, ...]) -> None:
     """Say what this machine has and which stacks can run on it.

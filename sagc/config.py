@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_s
 
 from sagc.controller import GroupSizeController, build_controller
 from sagc.errors import UserError
+from sagc.paths import FolderPath
 from sagc.rewards import REWARDS
 from sagc.sections import (
     CONTROLLED,
@@ -134,7 +135,7 @@ def _build(group: int | str, kind: str, parameters: dict[str, Any]) -> GroupSize
 class GridConfig(Strict):
     """A whole experiment: the axes of the grid and the catalogue that their names refer to."""
 
-    results: str = Field("results", min_length=1, description="Folder that the runs and tables are written to.")
+    results: FolderPath = Field("results", description="Folder that the runs and tables are written to.")
     grid: Axes
     include: list[Cell] = Field([], description="Runs beside the product of the axes.")
     models: dict[Name, ModelConfig]

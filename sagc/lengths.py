@@ -35,7 +35,7 @@ class StragglerReport:
     straggler_rate : float
         events / groups [Khan et al. 2026].
     idle_fraction : float
-        1 - mean / max length over all responses generated together: the share of decode slots that waited.
+        Share of the decode slots that waited at the barrier (see `idle_fraction`), with all responses in one round.
     responses, tokens : int
         Responses generated, and their lengths' sum.
     max_length : int
@@ -107,7 +107,7 @@ class GroupLengths:
 
 
 def straggler_report(lengths, tau: float, event: str = "group") -> StragglerReport:
-    """Straggler events and idle fraction of one rollout.
+    """Straggler events and idle fraction of one rollout, whose responses are taken as generated together.
 
     Parameters
     ----------
@@ -153,13 +153,34 @@ def straggler_report(lengths, tau: float, event: str = "group") -> StragglerRepo
         groups=groups,
         events=events,
         straggler_rate=events / groups,
-        idle_fraction=1.0 - mean / longest,
+        idle_fraction=idle_fraction(tokens, responses * longest),
         responses=responses,
         tokens=tokens,
         max_length=longest,
         mean_length=mean,
         median_length=median,
     )
+
+
+def idle_fraction(tokens, slots):
+    """Share of the decode slots that waited at the barriers: 1 - tokens / slots, for a rollout or a whole run [ours].
+
+    A rollout of one round has `responses * longest` slots, so that this is 1 - mean / max length; with several rounds
+    they are those of `decode_slots`.
+
+    Parameters
+    ----------
+    tokens : int, or numpy.ndarray
+        Tokens generated.
+    slots : int, or numpy.ndarray
+        Decode slots that were kept open for them; of the same shape.
+
+    Examples
+    --------
+    >>> idle_fraction(tokens=22, slots=34)  # [[2, 4], [3, 3]], then [[9, 1]], as in `decode_slots`
+    0.3529411764705882
+    """
+    return 1 - tokens / slots
 
 
 def decode_slots(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -> int:

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 from sagc.controller import GroupSizeController
-from sagc.lengths import StragglerReport, decode_slots
+from sagc.lengths import StragglerReport, decode_slots, idle_fraction
 from sagc.trace import StepRecord
 
 
@@ -71,7 +71,7 @@ class Rollout:
             truncated=self.truncated,
             straggler_events=report.events,
             straggler_rate=report.straggler_rate,
-            idle_fraction=1 - report.tokens / decode_slots(self.lengths, self.rounds),
+            idle_fraction=idle_fraction(report.tokens, decode_slots(self.lengths, self.rounds)),
             max_length=report.max_length,
             mean_length=report.mean_length,
             median_length=report.median_length,

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from sagc.paths import ExpandedPath, FilePath, FolderPath
+
 CONTROLLED = ("sagc", "sagc-robust")  # types of controller that choose a group size
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME)]
@@ -42,7 +44,7 @@ class PretrainedModelConfig(Strict):
     """A pretrained model: a Hugging Face id or a local folder in Hugging Face format."""
 
     type: Literal["pretrained"]
-    path: str = Field(min_length=1, description="Hugging Face model id, or a local folder.")
+    path: ExpandedPath = Field(description="Hugging Face model id, or a local folder.")
     revision: str | None = Field(None, description="Commit, tag or branch on the Hub.")
     trust_remote_code: bool = Field(False, description="Run the model repository's own code when loading it.")
     chat: bool = Field(
@@ -161,7 +163,7 @@ class JsonlDataConfig(Strict):
     """Problems or prompts of the user's own."""
 
     type: Literal["jsonl"]
-    path: str = Field(min_length=1, description="JSON lines file.")
+    path: FilePath = Field(description="JSON lines file.")
     template: Template | None = Field(None, description="Makes prompts of problems; none: the lines have a `prompt`.")
     columns: Columns = Columns()
 
@@ -176,7 +178,7 @@ class HubDataConfig(Strict):
     """Problems from the Hugging Face Hub."""
 
     type: Literal["hub"]
-    path: str = Field(min_length=1, description="Data set, as owner/name.")
+    path: ExpandedPath = Field(description="Data set, as owner/name.")
     name: str | None = Field(None, min_length=1, description="Configuration of the data set.")
     split: str = Field("train", min_length=1)
     revision: str = Field(min_length=1, description="Commit of the data set, so that it stays what it is.")
@@ -236,7 +238,7 @@ class BenchmarkConfig(Strict):
 
     task: str = Field(min_length=1, description="lm-eval task file, relative to config/benchmarks, without .yaml.")
     samples: int = Field(4, ge=1, description="Responses per problem, k.")
-    data_dir: str | None = Field(None, min_length=1, description="Folder of the problems as JSON lines.")
+    data_dir: FolderPath | None = Field(None, description="Folder of the problems as JSON lines.")
 
 
 # What a config decides elsewhere, and the evaluation itself.

@@ -45,7 +45,7 @@ class StepRecord:
     truncated: int  # responses that the limit cut off
     straggler_events: int
     straggler_rate: float
-    idle_fraction: float  # decode slots that waited at the barriers of the rounds
+    idle_fraction: float  # of the rounds' decode slots, see sagc.lengths.idle_fraction
     max_length: int
     mean_length: float
     median_length: float

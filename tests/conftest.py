@@ -9,8 +9,10 @@ import hypothesis
 import pytest
 import yaml
 
-# On a busy machine the first example can take long, and no test here is one of speed.
-hypothesis.settings.register_profile("untimed", deadline=None)
+from tests.marks import Mark
+
+# On a busy machine examples can take long, and no test here is one of speed.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("untimed")
 # Before any library reads it: no test may ask the Hub, and a run that does is a bug.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -45,6 +47,15 @@ def files_with_secrets(folder: Path) -> list[Path]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert files
     return [path for path in files if any(value in path.read_bytes() for value in wanted)]
+
+
+@pytest.fixture
+def mark(monkeypatch) -> Mark:
+    """A mark that everything has which this test starts, but what is shared with other tests."""
+    mark = Mark()
+    for name, value in mark.environment.items():
+        monkeypatch.setenv(name, value)
+    return mark
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from tests.conftest import SECRETS
+from tests.marks import Mark
 
 SMALL = {
     "results": "results",
@@ -41,6 +42,7 @@ class Project:
     def __init__(self, folder: Path, source: Path):
         self.folder = folder
         self.results = folder / "results"
+        self.mark = Mark()  # of all that is started here
         shutil.copy(source / "Snakefile", folder)
         for name in ("workflow", "config", "profiles"):
             shutil.copytree(source / name, folder / name)
@@ -65,7 +67,7 @@ class Project:
         return [sys.executable, "-m", "snakemake", *arguments]
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess:
-        environment = os.environ | SECRETS
+        environment = os.environ | SECRETS | self.mark.environment
         return subprocess.run(
             self.command(*arguments), cwd=self.folder, capture_output=True, text=True, env=environment
         )
@@ -73,7 +75,10 @@ class Project:
     def popen(self, *arguments: str, **options) -> subprocess.Popen:
         """Snakemake in the background. It heeds SIGINT, which what a shell starts in the background would ignore."""
         heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-        return subprocess.Popen(self.command(*arguments), cwd=self.folder, preexec_fn=heed, **options)
+        environment = os.environ | self.mark.environment
+        return subprocess.Popen(
+            self.command(*arguments), cwd=self.folder, preexec_fn=heed, **{"env": environment, **options}
+        )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         done = self.snakemake("--cores", "2", *arguments)

@@ -8,9 +8,11 @@ from pathlib import Path
 import analysis.study
 import sagc
 from analysis.study.config import load_study
+from sagc import environment
 from sagc.errors import UserError
 from sagc.run_folder import RunFolder
 
+environment.prepare()
 CONFIG = str(Path(str(workflow.basedir)).parent / "config" / "study.yaml")
 CONFIG = str(workflow.configfiles[0]) if workflow.configfiles else CONFIG
 PYTHON = sys.executable
@@ -21,7 +23,7 @@ try:
     STUDY = load_study(CONFIG)
 except UserError as error:
     sys.exit(f"Error: {error}")
-RESULTS = STUDY.results
+RESULTS = str(Path(STUDY.results))
 # Whoever changes a controller wants the study of that one.
 LIBRARY, ANALYSIS = Path(sagc.__file__).parent, Path(analysis.study.__file__).parents[1]
 CODE = [LIBRARY / f"{name}.py" for name in ["controller", "posterior", "lengths", "step_time"]]

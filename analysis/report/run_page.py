@@ -12,6 +12,7 @@ import yaml
 from analysis.markup import Column, decimals
 from analysis.report.tables import PageTable, page_table
 from analysis.runs import RunResults
+from analysis.steps import REFILLS, slots_are_bound
 from sagc.source_state import as_text
 
 SHOWN_STEPS = 60  # rows of the trace on a page; the whole trace is beside it
@@ -37,7 +38,7 @@ def run_page(run: RunResults) -> RunPage:
         name=run.name,
         facts=_facts(run),
         problems=run.problems,
-        trace=_trace(run.steps),
+        trace=_trace(run.steps, run.cell["stack"]),
         settings=yaml.safe_dump(run.config["run"], sort_keys=False, allow_unicode=True),
         versions=[(name, str(version)) for name, version in run.config.get("versions", {}).items()],
     )
@@ -64,10 +65,12 @@ def _facts(run: RunResults) -> list[tuple[str, str]]:
     ]
 
 
-def _trace(steps: pd.DataFrame) -> PageTable:
+def _trace(steps: pd.DataFrame, stack: str) -> PageTable:
     every = max(1, -(-len(steps) // SHOWN_STEPS))
     shown = steps.iloc[::every]
     note = "Every step." if every == 1 else f"One step of {every}; trace.jsonl has all of them, with every length."
+    if slots_are_bound(stack, steps["filtered_groups"].sum()):
+        note += f" Idle % is an upper bound: {REFILLS}."
     return page_table("Trace", note if len(steps) else "No step was recorded.", shown, TRACE)
 
 
@@ -77,7 +80,9 @@ TRACE = [
     Column("lambda", "dual variable of the published controller", decimals("dual_variable", 2)),
     Column("b", "budget of the robust controller", decimals("budget", 2)),
     Column("stragglers %", "groups whose max / median length exceeds tau", decimals("straggler_rate", 1, 100)),
-    Column("idle %", "decode slots that waited", decimals("idle_fraction", 1, 100)),
+    Column(
+        "idle %", "decode slots that waited for the longest response of their round", decimals("idle_fraction", 1, 100)
+    ),
     Column("rounds", "rounds of generation", lambda row: str(row["rounds"])),
     Column("tokens", "tokens generated", lambda row: str(row["tokens"])),
     Column("median", "median response length in tokens", decimals("median_length", 0)),

@@ -17,8 +17,10 @@ from analysis.report.run_page import page_id
 from analysis.report.tables import PageTable, page_table
 from analysis.runs import Results, RunResults
 from analysis.savings import READ as SAVINGS_COLUMNS
+from analysis.savings import notes as savings_notes
+from analysis.steps import UPPER_BOUND
 from analysis.summary import CELL, training_columns
-from analysis.tables import SECTION, benchmarks, natural_order
+from analysis.tables import SECTION, benchmarks, idle_marked, idle_percent, natural_order
 from sagc.errors import UserError
 
 CELLS = named(SECTION)
@@ -66,7 +68,8 @@ def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: Tables)
     if len(tables.costs):
         sections.append(_equal_cost(tables.costs, tables.rivals))
     if len(tables.split):
-        table = page_table("Seconds of training against a static arm", SPLIT, tables.split, [*CELLS, *SAVINGS_COLUMNS])
+        note = " ".join([SPLIT, *savings_notes(tables.split)])
+        table = page_table("Seconds of training against a static arm", note, tables.split, [*CELLS, *SAVINGS_COLUMNS])
         sections.append(Section("savings", "Where the time went", tables=[table]))
     sections.append(_lengths(loaded.runs))
     theirs = page_table("The paper's numbers and ours", THEIRS, tables.theirs, [*CELLS, *PUBLISHED_COLUMNS])
@@ -77,7 +80,8 @@ def _over_arms(tables: Tables) -> list[Section]:
     arms = tables.arms
     note = NO_SEEDS if arms["seeds"].max() == 1 else ""
     accuracies = accuracy_columns(benchmarks(tables.runs))
-    cost = page_table("What training cost", note, arms, [*CELLS, *efficiency_columns()])
+    bound = f"{note} {UPPER_BOUND}" if idle_marked(arms).any() else note
+    cost = page_table("What training cost", bound, arms, [*CELLS, *efficiency_columns()])
     quality = page_table("What came of it", note, arms, [*CELLS, *accuracies])
     return [
         Section("efficiency", "Training efficiency", tables=[cost]),
@@ -130,7 +134,8 @@ def _runs(loaded: Results, expected: list[dict[str, Any]]) -> PageTable:
     def link(row: dict[str, Any]) -> str | None:
         return None if row["state"] == "missing" else page_id(row)
 
-    return page_table(f"{len(loaded.runs)} runs", "", frame, RUN_COLUMNS, link)
+    note = UPPER_BOUND if idle_marked(frame).any() else ""
+    return page_table(f"{len(loaded.runs)} runs", note, frame, RUN_COLUMNS, link)
 
 
 def _run_row(run: RunResults) -> dict[str, Any]:
@@ -148,8 +153,8 @@ def _run_row(run: RunResults) -> dict[str, Any]:
 
 
 RUN_FIELDS = [
-    *("run", *CELL, "state", "done", "straggler_rate", "idle_fraction", "mean_group_size"),
-    *("tokens", "wall_s", "rollout_s", "train_s", "sync_s", "reward", "accuracy", "cut_off_rate"),
+    *("run", *CELL, "state", "done", "straggler_rate", "idle_fraction", "filtered_share"),
+    *("mean_group_size", "tokens", "wall_s", "rollout_s", "train_s", "sync_s", "reward", "accuracy", "cut_off_rate"),
 ]
 
 
@@ -162,7 +167,7 @@ RUN_COLUMNS = [
     Column("state", "done, not evaluated, unfinished, empty (no step yet) or missing", _as_it_is("state")),
     Column("steps", "done, of those that the config asks for", _as_it_is("done")),
     Column("stragglers %", "groups whose max / median length exceeds tau", percent("straggler_rate")),
-    Column("idle %", "decode slots that waited for the longest response", percent("idle_fraction")),
+    Column("idle %", "decode slots that waited for the longest response of their round", idle_percent),
     Column("mean G", "group size, mean over steps", decimals("mean_group_size", 1)),
     Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, 1e-3)),
     Column("wall, s", "seconds of all steps so far, checkpoints excluded", decimals("wall_s", 0)),

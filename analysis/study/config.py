@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from sagc.config import describe, read_yaml
 from sagc.controller import GroupSizeController, build_controller
 from sagc.errors import UserError
+from sagc.paths import FolderPath
 from sagc.sections import Name, Strict, TypeOfGroup
 from sagc.simulate.config import ClusterConfig, LognormalConfig
 
@@ -58,7 +59,7 @@ class Savings(Strict):
 class StudyConfig(Strict):
     """The whole study."""
 
-    results: str = Field(min_length=1)
+    results: FolderPath
     steps: int = Field(300, ge=1)
     prompts: int = Field(16, ge=1)
     seeds: int = Field(20, ge=2)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sagc import vllm_environment
 from sagc.errors import UserError
 from sagc.evaluation.engine import Engine, ModelFolder
+from sagc.paths import without_patterns
 from sagc.sections import EvaluationConfig
 
 if TYPE_CHECKING:
@@ -44,14 +45,15 @@ class VLLMModel(Engine):
         lm_eval_vllm = _import_lm_eval_vllm()
         options = ({"enforce_eager": True, "disable_log_stats": True} if on_cpu else {}) | evaluation.vllm
         try:
-            self.wrapped = lm_eval_vllm.VLLM(
-                pretrained=str(folder.path),
-                trust_remote_code=folder.trust_remote_code,
-                dtype=folder.dtype(),
-                seed=evaluation.seed,
-                load_format="safetensors",
-                **options,
-            )
+            with without_patterns(folder.path) as path:
+                self.wrapped = lm_eval_vllm.VLLM(
+                    pretrained=str(path),
+                    trust_remote_code=folder.trust_remote_code,
+                    dtype=folder.dtype(),
+                    seed=evaluation.seed,
+                    load_format="safetensors",
+                    **options,
+                )
         except (OSError, ValueError, TypeError) as error:
             raise folder.refusal(error) from None
 

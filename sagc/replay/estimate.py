@@ -14,6 +14,7 @@ import numpy as np
 from sagc.config import controller_type
 from sagc.controller import CONTROLLERS
 from sagc.errors import UserError
+from sagc.lengths import idle_fraction
 from sagc.logs import Log
 from sagc.replay.arms import Arm, controller_arm, played_arm, static_arm
 from sagc.replay.hours import Hours, fit_hours
@@ -26,7 +27,7 @@ MEASURES: dict[str, Callable[[Totals], Any]] = {
     "straggler_rate": lambda total: total["events"] / total["groups"],
     "positions": lambda total: total["positions"] / total["steps"],
     "tokens": lambda total: total["tokens"] / total["steps"],
-    "idle_fraction": lambda total: 1 - total["tokens"] / total["slots"],
+    "idle_fraction": lambda total: idle_fraction(total["tokens"], total["slots"]),
     "informative_share": lambda total: total["informative"] / total["groups"],
     "groups": lambda total: total["groups"] / total["steps"],
 }
@@ -49,7 +50,7 @@ class Estimate:
         Over these steps; moves and infeasible steps are per step.
     values : dict
         Per measure of `MEASURES`: straggler_rate, events over groups generated; positions, the longest response of
-        each round, summed, and tokens, both per step; idle_fraction, the share of decode slots that waited, as in
+        each round, summed, and tokens, both per step; idle_fraction (see `sagc.lengths.idle_fraction`), as in
         summary.json; informative_share, of groups with unequal rewards among those generated; groups per step.
     intervals : dict
         Of the same, see `sagc.replay.intervals`; NaN where there are too few steps. What was played has none.

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from sagc.config import describe
 from sagc.controller import GroupSizeController, build_controller
 from sagc.errors import UserError
+from sagc.paths import ExpandedPath
 from sagc.sections import StragglerConfig, Strict, TypeOfGroup
 from sagc.simulate.calibrate import Misfit, held_out_misfit, read_runs
 from sagc.simulate.lengths import Lengths, LognormalLengths, Shape, TraceLengths
@@ -63,7 +64,7 @@ class TraceLengthsConfig(Strict):
     """Lengths of real runs, see `sagc.simulate.lengths.TraceLengths`."""
 
     type: Literal["traces"]
-    runs: list[str] = Field(min_length=1, description="Run folders whose groups are as large as the largest arm's.")
+    runs: list[ExpandedPath] = Field(min_length=1, description="Run folders with groups as large as the largest arm's.")
 
     def build(self, steps: int) -> TraceLengths:
         return TraceLengths(read_runs(self.runs)[0], steps)
@@ -92,7 +93,7 @@ class FittedCosts(Strict):
     """Costs fitted to the timings of real runs on one machine, of different group sizes if possible."""
 
     type: Literal["fitted"]
-    runs: list[str] = Field(min_length=1, description="Run folders.")
+    runs: list[ExpandedPath] = Field(min_length=1, description="Run folders.")
 
     def build(self) -> tuple[StepTime, Misfit]:
         traces, batching = read_runs(self.runs)

@@ -1,5 +1,6 @@
 """The grid that the faults hit: one run, whose results can be held against those of an unbroken one."""
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -7,7 +8,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import pandas as pd
@@ -17,8 +18,10 @@ from sagc.config import RunConfig
 from sagc.trace import StepRecord, read_trace
 from tests.conftest import PROJECT, SECRETS, files_with_secrets
 from tests.dag import SMALL, Project
+from tests.limits import Deadline, wait_for
+from tests.marks import command_of
 
-PATIENCE = 300.0  # seconds that a call of Snakemake may take
+PATIENCE = 300.0  # seconds of an idle machine that a call of Snakemake may take
 POLL_S = 0.2  # a look at all processes takes some ten milliseconds
 STEPS = {"vanilla": 24, "openrlhf": 8}
 TIMES = re.compile(r"(^|_)(wall|rollout|train|sync|step|idle_barrier)_(s$|vs_)")
@@ -41,7 +44,7 @@ class FaultyGrid(Project):
         self.stack = stack
         self.snakemake_: subprocess.Popen | None = None
         self.calls = 0
-        self.environment = os.environ | SECRETS
+        self.environment = os.environ | SECRETS | self.mark.environment
         training = {**SMALL["training"], "steps": STEPS[stack], "checkpoint_every": 2}
         self.write(
             {
@@ -66,24 +69,15 @@ class FaultyGrid(Project):
 
     def finish(self) -> int:
         """Wait for Snakemake to end; its exit status, or TimeoutExpired."""
-        return self.snakemake_.wait(PATIENCE)
-
-    def processes(self) -> list[psutil.Process]:
-        """All that work in the folder, children of a dead Snakemake too."""
-        found = []
-        for process in psutil.process_iter(["cwd", "status"]):
-            inside = process.info["cwd"] and Path(process.info["cwd"]).is_relative_to(self.folder)
-            if inside and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        return found
+        return wait_for(self.snakemake_, PATIENCE)
 
     def at_work(self, phase: str) -> list[psutil.Process]:
-        """The Python processes of a phase."""
-        return [process for process in self.processes() if _phase(process) == phase]
+        """The Python processes of a phase, children of a dead Snakemake too."""
+        return sorted((p for p in self.mark.processes() if _phase(p) == phase), key=lambda process: process.pid)
 
     def phases(self) -> set[str]:
         """All that the grid is at work on."""
-        return {phase for process in self.processes() if (phase := _phase(process))}
+        return {phase for process in self.mark.processes() if (phase := _phase(process))}
 
     def phase(self) -> str:
         """The same in a word."""
@@ -99,20 +93,26 @@ class FaultyGrid(Project):
         sealed = self.run_folder.glob("checkpoints/**/COMPLETE")
         return sorted((path.parent for path in sealed), key=lambda path: int(re.findall(r"\d+", path.name)[-1]))
 
+    def kill(self, spared: Container[int] = ()) -> None:
+        """SIGKILL of all that works on the grid, but the processes with these numbers."""
+        for process in self.mark.processes():
+            if process.pid not in spared:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+
     def end(self) -> None:
         """Whatever is left of a grid that went wrong."""
-        for process in self.processes():
-            process.kill()
+        self.kill()
         if self.snakemake_ is not None:
             self.snakemake_.wait()
 
     def wait_until(self, holds: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-        """Whether it came to hold before Snakemake ended; TimeoutError after `seconds`."""
-        deadline = time.monotonic() + seconds
+        """Whether it came to hold before Snakemake ended; TimeoutError after so many seconds of an idle machine."""
+        deadline = Deadline(seconds)
         while not holds():
             if self.snakemake_.poll() is not None:
                 return False
-            if time.monotonic() > deadline:
+            if deadline.passed():
                 raise TimeoutError(f"nothing happens any more; {self.phase()}")
             time.sleep(POLL_S)
         return True
@@ -122,7 +122,7 @@ class FaultyGrid(Project):
         found = [f"{name} is not that of the unbroken grid" for name in different(self, unbroken)]
         if self.stack == "openrlhf":
             found += wrong_decisions(self)
-        if left := [" ".join(process.cmdline())[:200] for process in self.processes()]:
+        if left := [" ".join(command_of(process))[:200] for process in self.mark.processes()]:
             found.append(f"processes are left: {left}")
         if keys := files_with_secrets(self.folder):
             found.append(f"keys of the environment are in {keys}")
@@ -132,10 +132,7 @@ class FaultyGrid(Project):
 
 
 def _phase(process: psutil.Process) -> str | None:
-    try:
-        command = process.cmdline()
-    except psutil.Error:
-        return None
+    command = command_of(process)
     if not command or command[0].endswith("sh"):
         return None
     return next((phase for phase, pattern in PHASES.items() if re.search(pattern, " ".join(command))), None)

@@ -12,6 +12,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
+
 from tests.faults.grid import FaultyGrid
 
 CLOCK = Path(__file__).with_name("clock.c")
@@ -57,7 +59,10 @@ class _Kill(Fault):
     def hit(self, grid):
         if not (found := grid.at_work(self.during)):
             raise Missed
-        self.random.choice(found).kill()
+        try:
+            self.random.choice(found).kill()
+        except psutil.NoSuchProcess:
+            raise Missed from None
 
 
 class KillTrainer(_Kill):
@@ -151,9 +156,7 @@ class _DamagedCheckpoint(Fault):
         trainers, last = grid.at_work("training"), grid.checkpoints()[-1:]
         if not trainers or not last:
             raise Missed
-        for process in grid.processes():
-            if process.pid != grid.snakemake_.pid:
-                process.kill()
+        grid.kill(spared={grid.snakemake_.pid})
         files = sorted(p for p in last[0].rglob("*") if p.is_file() and p.stat().st_size and p.name != "COMPLETE")
         if not files:  # the last one was being removed: the run was over
             raise Missed

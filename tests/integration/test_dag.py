@@ -9,10 +9,10 @@ import importlib.util
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
-import time
 import zipfile
 from pathlib import Path
 
@@ -23,16 +23,18 @@ import yaml
 
 from tests.conftest import files_with_secrets
 from tests.dag import SMALL, Project
+from tests.limits import wait_until
 
 
 def start_until(project, happened) -> subprocess.Popen:
     """Snakemake in the background, as far as that has happened."""
     snakemake = project.popen("--cores", "2", stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < deadline, project.logs()
+
+    def happened_before_it_ended() -> bool:
         assert snakemake.poll() is None, snakemake.stderr.read() + project.logs()
-        time.sleep(0.05)
+        return bool(happened())
+
+    wait_until(happened_before_it_ended, 120, project.logs)
     return snakemake
 
 
@@ -163,6 +165,8 @@ def test_a_run_beside_the_grid_can_be_asked_for(fresh):
     [
         ("grid: [", "config.yaml is not valid YAML at line 1, column 8"),
         ("", "must be a mapping of keys to values"),
+        (yaml.safe_dump({**SMALL, "results": "r {x}"}), "results is 'r {x}': braces are wildcards of Snakemake; every"),
+        (yaml.safe_dump({**SMALL, "results": "~nobody-here/x"}), "~nobody-here is no home folder here"),
         (yaml.safe_dump({**SMALL, "trainig": {}}), "config.yaml: unknown key trainig; allowed here are results, grid"),
         (yaml.safe_dump({**SMALL, "algorithms": {}}), "unknown algorithm 'grpo'; algorithms are none"),
     ],
@@ -236,9 +240,10 @@ def test_what_runs_is_said_and_what_comes_next(trained):
 
 
 def test_a_second_call_does_nothing_and_is_quick(finished):
-    started = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert "Nothing to be done" in finished.run().stderr
-    assert time.monotonic() - started < 15
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 15  # however busy the machine is
 
 
 def test_text_edits_rerun_nothing(finished):
@@ -356,6 +361,33 @@ def test_two_calls_at_once_run_nothing_twice(trained, tmp_path, project):
     _, stderr = first.communicate()
     assert first.returncode == 0, stderr + both.logs()
     assert both.planned() == {}
+
+
+def test_any_name_home_locale_and_umask_will_do(trained, tmp_path, project, monkeypatch):
+    """Results and data in a home folder, by odd names, where Python cannot write the names at first."""
+    home, name = tmp_path / "höme", "ü 'r' \"[b]*?&;(c)%$x#"
+    odd = one_run(tmp_path, project, trained)
+    results = home / name
+    results.mkdir(parents=True)
+    shutil.move(odd.results / "models", results)
+    odd.results.rmdir()
+    shutil.copy(trained.results / "data" / "tiny" / "train.jsonl", home / "m [b]*?.jsonl")
+    odd.results = results
+    odd.change("results", f"~/{name}")
+    odd.change("data", {"type": "jsonl", "path": "~/m [b]*?.jsonl"})
+    for variable, value in {"HOME": str(home), "LC_ALL": "C", "PYTHONUTF8": "0"}.items():
+        monkeypatch.setenv(variable, value)
+    before = os.umask(0o077)
+    try:
+        odd.run()
+        assert odd.planned() == {}
+    finally:
+        os.umask(before)
+    assert {"tiny", "summary.csv", "report.html"} <= {path.name for path in results.iterdir()}
+    assert not odd.folder.joinpath("~").exists() and not list(odd.folder.glob("results*"))
+    assert json.loads((results / "tiny/grpo/vanilla/4/seed0/config.json").read_text())["run"]["data"]["path"] == str(
+        home / "m [b]*?.jsonl"
+    )
 
 
 def test_an_edit_while_jobs_run_breaks_nothing_and_reruns_nothing(trained, tmp_path, project):

@@ -372,7 +372,7 @@ def run_vllm(folder, settings, data, *after):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_vllm_says_what_transformers_say(architecture, data, tmp_path):
     """Greedy responses of both backends are the same, token by token, but where rounding decides between two tokens."""
-    folder = make_run(tmp_path / "run", architecture)
+    folder = make_run(tmp_path / "run [a]*?", architecture)
     keep(folder, "10", folder / "model")
     greedy = evaluation(HELDOUT | HARDER, temperature=0)
     evaluate(folder, greedy, data)

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
@@ -35,6 +34,8 @@ from sagc.run_folder import RunFolder
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trace import read_trace
+from tests.limits import wait_until
+from tests.marks import Mark, command_of
 
 # Upstream caps a token's k3 at 10, and its gradient is 0 beyond: where the reference's log-probability is 2.6 above the
 # policy's. A token near that would be in the gradient of one of two roundings and not in the other's.
@@ -65,24 +66,10 @@ def openrlhf(resolve):
     return build
 
 
-def ray_processes() -> set[int]:
-    """Processes of Ray and vLLM on this machine."""
-    found = set()
-    for process in psutil.process_iter(["pid", "name", "cmdline", "status"]):
-        words = " ".join(process.info["cmdline"] or [process.info["name"] or ""])
-        if process.info["status"] != psutil.STATUS_ZOMBIE and any(
-            mark in words for mark in ("ray::", "raylet", "gcs_server", "VLLM::", "openrlhf_patch.driver")
-        ):
-            found.add(process.info["pid"])
-    return found
-
-
 @pytest.fixture(autouse=True)
-def nothing_left_behind():
-    before = ray_processes()
+def nothing_left_behind(mark):
     yield
-    left = ray_processes() - before
-    assert not left, [psutil.Process(pid).cmdline() for pid in left]
+    assert not (left := mark.processes()), [command_of(process) for process in left]
 
 
 def run_scripted(run, folder, model, data, sizes, *options) -> list:
@@ -272,13 +259,6 @@ def train_command(run: RunConfig, folder: Path, model: Path, data: Path) -> list
     return [sys.executable, "-m", "sagc.cli", "train", str(folder), "--resolved", run.model_dump_json(), *paths]
 
 
-def wait_until(holds, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def steps_done(folder: Path) -> int:
     trace = folder / "trace.jsonl"
     return len(trace.read_bytes().splitlines()) if trace.exists() else 0
@@ -298,29 +278,28 @@ def kill_everything(process: subprocess.Popen) -> None:
             each.kill()
 
 
-def run_until_killed(command: list[str], folder: Path, at_step: int, kill) -> list:
+def run_until_killed(command: list[str], folder: Path, at_step: int, kill, mark: Mark) -> list:
     """Start a run and kill it once a step is done; the trace that it leaves."""
-    before = ray_processes()
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     wait_until(lambda: steps_done(folder) >= at_step or process.poll() is not None, seconds=240)
     kill(process)
     process.wait()
-    wait_until(lambda: not ray_processes() - before, seconds=20)
+    wait_until(lambda: not mark.processes(), seconds=20)
     return list(read_trace(folder / "trace.jsonl"))
 
 
-def test_a_killed_run_goes_on_where_its_checkpoint_stood(tmp_path, openrlhf, tiny_model, tiny_data, read_events):
+def test_a_killed_run_goes_on_where_its_checkpoint_stood(tmp_path, openrlhf, tiny_model, tiny_data, read_events, mark):
     """Killed twice, at steps that differ from test to test: first the launcher alone, then the whole process tree."""
     steps = 8
     run = openrlhf("dapo", "sagc", steps=steps, prompts_per_step=4, micro_batches=2, checkpoint_every=2)
-    folder, data = tmp_path / "run", tiny_data / "train.jsonl"
+    folder, data = tmp_path / "run [a]*?", tiny_data / "train.jsonl"
     command = train_command(run, folder, tiny_model, data)
 
     killed, kept = [], 0
     for last, kill in ((4, kill_launcher), (steps - 1, kill_everything)):
         at_step = random.SystemRandom().randint(len(killed) + 1, last)
         print(f"{kill.__name__} at step {at_step}")
-        trace = run_until_killed(command, folder, at_step, kill)
+        trace = run_until_killed(command, folder, at_step, kill, mark)
         assert at_step <= len(trace) < steps
         assert [record.step for record in trace] == list(range(1, len(trace) + 1))
         assert trace[:kept] == killed[:kept]
@@ -383,10 +362,12 @@ def answers(port: int) -> bool:
     return False
 
 
-def temporary_files() -> set[str]:
-    """Of Ray, of vLLM and of this project; vLLM's sockets have no name of their own."""
-    found = Path(tempfile.gettempdir()).iterdir()
-    return {path.name for path in found if path.is_socket() or path.name.startswith(("ray", "vllm", "sagc"))}
+@pytest.fixture
+def temporary_folder(monkeypatch):
+    """A folder of this test's own for temporary files; its path is short, as sockets need it."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
 
 
 def listening(process: subprocess.Popen) -> set[tuple[str, str]]:
@@ -400,11 +381,13 @@ def listening(process: subprocess.Popen) -> set[tuple[str, str]]:
     return found
 
 
-def test_a_run_starts_beside_a_ray_session_in_use(tmp_path, openrlhf, tiny_model, tiny_data, other_ray):
+def test_a_run_starts_beside_a_ray_session_in_use(
+    tmp_path, openrlhf, tiny_model, tiny_data, mark, other_ray, temporary_folder
+):
     """It takes free ports of the loopback interface, leaves the other session alone, and shares its folder with no
     second run. It leaves no temporary files."""
     run = openrlhf("grpo", 4, steps=1)
-    folder, others, files = tmp_path / "run", ray_processes(), temporary_files()
+    folder, others = tmp_path / "run", mark.processes()
     command = train_command(run, folder, tiny_model, tiny_data / "train.jsonl")
     variables = {**os.environ, "RAY_ADDRESS": other_ray}
     process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
@@ -419,8 +402,8 @@ def test_a_run_starts_beside_a_ray_session_in_use(tmp_path, openrlhf, tiny_model
     # PyTorch's store, in the processes that train, has no address to be told.
     assert all(address == "::" and name.startswith("ray:") for address, name in open_to_all), open_to_all
     assert len(list(read_trace(folder / "trace.jsonl"))) == 1
-    assert others <= ray_processes()
-    assert temporary_files() <= files
+    assert mark.processes() == others
+    assert list(temporary_folder.iterdir()) == []
     assert answers(int(other_ray.rpartition(":")[2]))
 
 
@@ -436,27 +419,22 @@ def test_a_failed_start_says_why_and_leaves_nothing(tmp_path, openrlhf, tiny_mod
     assert not (folder / "model").exists()
 
 
-def vllm_engines() -> set[psutil.Process]:
-    processes = psutil.process_iter(["cmdline"])
-    return {process for process in processes if "VLLM::" in " ".join(process.info["cmdline"] or [])}
-
-
 def test_an_engine_that_dies_before_the_first_rollout_ends_the_run_and_is_its_error(
-    tmp_path, openrlhf, tiny_model, tiny_data
+    tmp_path, openrlhf, tiny_model, tiny_data, mark
 ):
     """The policy then waits for it, and would for five minutes. The command is as in the background of a script,
     where SIGINT is ignored."""
     folder = tmp_path / "run"
     command = train_command(openrlhf("grpo", 4), folder, tiny_model, tiny_data / "train.jsonl")
-    others = vllm_engines()
     background = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **background)
 
     def kill_engines() -> bool:
         """Whether the run is over. One look may miss an engine, or find a child of it that is just ending."""
-        for engine in vllm_engines() - others:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                engine.kill()
+        for process_ in mark.processes():
+            if any("VLLM::" in word for word in command_of(process_)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process_.kill()
         return process.poll() is not None
 
     wait_until(kill_engines, seconds=480)

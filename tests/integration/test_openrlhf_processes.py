@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from openrlhf_patch.processes import run_to_end, wait_for_supervisor
+from tests.limits import stretched, wait_for, wait_until
 
 # A command with a child in a session of its own and a grandchild that ignores SIGTERM: like Ray's raylet and workers.
 FAMILY = """
@@ -44,6 +44,13 @@ die_with_parent()
 print("pids", os.getpid(), flush=True)
 time.sleep(600)
 """
+UNTIL_WATCHED = """
+import os, sys, time
+for _ in range(600):
+    if os.path.getsize(sys.argv[1]) > 1:
+        sys.exit()
+    time.sleep(0.1)
+"""
 
 
 def pids(log: Path) -> list[int]:
@@ -51,10 +58,7 @@ def pids(log: Path) -> list[int]:
 
 
 def wait_for_pids(log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not (log.exists() and pids(log)):
-        assert time.monotonic() < deadline, "the command did not start"
-        time.sleep(0.1)
+    wait_until(lambda: log.exists() and pids(log), 30, lambda: "the command did not start")
 
 
 def alive(pid: int) -> bool:
@@ -88,7 +92,7 @@ def test_a_signal_to_the_launcher_ends_everything(tmp_path, signal_):
     launcher = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     wait_for_pids(log)
     launcher.send_signal(signal_)
-    assert launcher.wait(timeout=30) != 0
+    assert wait_for(launcher, 30) != 0
     assert not any(map(alive, pids(log)))
 
 
@@ -98,8 +102,7 @@ def test_a_killed_launcher_takes_its_driver_along(tmp_path):
     wait_for_pids(log)
     launcher.kill()
     launcher.wait()
-    time.sleep(0.5)
-    assert not any(map(alive, pids(log)))
+    wait_until(lambda: not any(map(alive, pids(log))), 5)
 
 
 def test_a_killed_launcher_takes_everything_along(tmp_path):
@@ -108,7 +111,7 @@ def test_a_killed_launcher_takes_everything_along(tmp_path):
     wait_for_pids(log)
     launcher.kill()
     launcher.wait()
-    wait_for_supervisor(log)
+    wait_for_supervisor(log, stretched(60))
     assert not any(map(alive, pids(log)))
 
 
@@ -124,7 +127,13 @@ def test_a_supervisor_that_is_still_at_work_is_waited_for(tmp_path):
 
 
 def test_the_command_is_watched_while_it_runs_and_once_more(tmp_path):
-    calls = []
-    command = [sys.executable, "-c", "import time; time.sleep(1)"]
-    run_to_end(command, dict(os.environ), tmp_path / "log", lambda: calls.append(1), 0.2)
-    assert len(calls) >= 3
+    """The command ends when it has been watched twice, or after a minute."""
+    calls = tmp_path / "calls"
+    calls.touch()
+
+    def watch():
+        with open(calls, "a") as file:
+            file.write(".")
+
+    run_to_end([sys.executable, "-c", UNTIL_WATCHED, str(calls)], dict(os.environ), tmp_path / "log", watch, 0.2)
+    assert calls.stat().st_size >= 3

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from analysis.report.build import build_report
+from tests.limits import stretched
 from tests.made_results import make_run
 
 pytest.importorskip("playwright", reason="playwright is not installed; requirements/dev.txt has it")
@@ -35,7 +36,7 @@ def page_file(tmp_path_factory):
 def browser():
     with sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium's does not work for root
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox, timeout=1000 * stretched(30))
         yield browser
         browser.close()
 
@@ -47,6 +48,7 @@ def opened(browser, page_file):
 
     def open_(size):
         page = browser.new_page(viewport=size)
+        page.set_default_timeout(1000 * stretched(30))
         page.seen = []
         page.on("console", lambda message: page.seen.append(message.text))
         page.on("pageerror", lambda error: page.seen.append(str(error)))

@@ -4,6 +4,7 @@ Its settings must be in /etc/slurm: the executor's job steps drop SLURM_CONF. Fi
 never touched. Everything else is in a folder of the test session, and what was started is ended by its process id.
 """
 
+import math
 import os
 import re
 import shutil
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.limits import Deadline, stretched
 
 MARK = "# Written by tests/slurm/conftest.py, which removes it."
 SETTINGS = Path("/etc/slurm")
@@ -29,7 +32,7 @@ SlurmdPort={ports[1]}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=5
+AuthInfo=socket={folder}/munge.socket,cred_expire={expire_s}
 CredType=cred/munge
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
@@ -50,7 +53,10 @@ MpiDefault=none
 SwitchType=switch/none
 DefMemPerCPU=256
 ReturnToService=2
-MinJobAge=300
+MinJobAge=86400
+MessageTimeout=100
+TCPTimeout=30
+BatchStartTimeout=300
 InactiveLimit=0
 KillWait=2
 GresTypes=gpu
@@ -79,7 +85,7 @@ class Slurm:
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
         for name, text in (("slurm.conf", SLURM_CONF), ("gres.conf", GRES_CONF)):
-            text = text.format(host=host, ports=ports, folder=self.folder)
+            text = text.format(host=host, ports=ports, folder=self.folder, expire_s=math.ceil(stretched(5)))
             (SETTINGS / name).write_text(f"{MARK}\n{text.rstrip()}\n")
         self.call(
             "munged",
@@ -105,15 +111,15 @@ class Slurm:
 
     def wait(self, condition, what: str, seconds: float = 90):
         """What the condition returns once that is true."""
-        deadline = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         while not (found := condition()):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"after {seconds} s it is not so that {what}\n{self.logs()}")
+            if deadline.passed():
+                raise TimeoutError(f"after {seconds} s of an idle machine it is not so that {what}\n{self.logs()}")
             time.sleep(0.2)
         return found
 
     def jobs(self) -> list[dict[str, str]]:
-        """Every job of the last five minutes with what `scontrol show job` says of it, by rising id."""
+        """Every job of the session with what `scontrol show job` says of it, by rising id."""
         shown = self.call("scontrol", "show", "job", "--oneliner")
         jobs = [
             dict(pair.partition("=")[::2] for pair in line.split()) for line in shown.splitlines() if "JobId" in line
@@ -136,7 +142,7 @@ def _end(pid: int) -> None:
     try:
         process = psutil.Process(pid)
         process.terminate()
-        process.wait(10)
+        process.wait(stretched(10))
     except psutil.NoSuchProcess:
         pass
     except psutil.TimeoutExpired:

@@ -10,11 +10,12 @@ import signal
 import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sagc.tiny.warm_start import WarmStartSettings, warm_start
 from tests.dag import SMALL, Project
+from tests.limits import wait_for
+from tests.marks import command_of
 
 # As on a cluster, only that Snakemake asks sooner whether a job has ended.
 PROFILE = ("--profile", "workflow/profiles/slurm", "--slurm-init-seconds-before-status-checks", "2")
@@ -56,9 +57,8 @@ class SlurmProject(Project):
         if not self.checkpoint(group):
             return False
         folder = str(self.run_folder(group).relative_to(self.folder))
-        for process in psutil.process_iter(["cmdline", "cwd"]):
-            command = process.info["cmdline"] or []
-            if process.info["cwd"] == str(self.folder) and "sagc.cli" in command and folder in command:
+        for process in self.mark.processes():
+            if {"sagc.cli", "train", folder} <= set(command_of(process)):
                 process.suspend()
                 return True
         return False
@@ -96,7 +96,7 @@ def grid(slurm, model, tmp_path_factory):
         slurm.call("scontrol", "requeue", jobs(slurm, project, "train", 4)[0]["JobId"])
         limited = jobs(slurm, project, "train", "sagc-robust")[0]["JobId"]
         slurm.call("scontrol", "update", f"JobId={limited}", "EndTime=now")  # Slurm looks at time limits every 30 s
-        assert snakemake.wait(300) == 0, project.output() + slurm.logs()
+        assert wait_for(snakemake, 300) == 0, project.output() + slurm.logs()
     finally:
         end(snakemake)
     project.jobs = {rule: jobs(slurm, project, rule) for rule in ("train", "evaluate", *TABLES)}
@@ -118,7 +118,7 @@ def end(snakemake: subprocess.Popen) -> None:
     """Ctrl-C, which takes its jobs along."""
     if snakemake.poll() is None:
         snakemake.send_signal(signal.SIGINT)
-        snakemake.wait(60)
+        wait_for(snakemake, 60)
 
 
 def test_a_grid_of_two_runs_goes_through_a_slurm_without_accounting(grid, slurm):
@@ -161,7 +161,7 @@ def test_after_scancel_the_same_command_goes_on_from_the_checkpoint(project, slu
         slurm.wait(lambda: snakemake.poll() is not None or project.checkpoint(4), "there is a checkpoint")
         (job,) = jobs(slurm, project, "train")
         slurm.call("scancel", job["JobId"])
-        assert snakemake.wait(120) != 0
+        assert wait_for(snakemake, 120) != 0
     finally:
         end(snakemake)
     assert "SLURM status is: 'CANCELLED'" in project.output()

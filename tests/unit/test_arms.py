@@ -95,6 +95,21 @@ def test_the_tables_say_what_they_show(tmp_path):
     assert len(pd.read_csv(tmp_path / "arms.csv")) == 2
 
 
+def test_an_idle_fraction_that_is_a_bound_is_marked(tmp_path):
+    """Of OpenRLHF where dynamic sampling dropped groups, and of nothing else."""
+    others = [row("16", filtered_share=0.2), row("16", stack="openrlhf", algorithm="grpo", filtered_share=0.0)]
+    write_arm_tables(pd.DataFrame(others), tmp_path)
+    assert "50.0*" not in (tmp_path / "efficiency.md").read_text()
+    assert "upper bound" not in (tmp_path / "efficiency.md").read_text()
+    write_arm_tables(
+        pd.DataFrame([*others, row("16", stack="openrlhf", algorithm="dapo", filtered_share=0.2)]), tmp_path
+    )
+    for kind in ("md", "tex"):
+        text = (tmp_path / f"efficiency.{kind}").read_text()
+        assert text.count("50.0*") == 1 and "upper bound" in text
+    assert "upper bound" not in (tmp_path / "accuracy.md").read_text()
+
+
 def test_the_command_reads_the_table_over_runs(tmp_path):
     summary = tmp_path / "summary.csv"
     pd.DataFrame([row("16"), row("sagc-robust")]).to_csv(summary, index=False)

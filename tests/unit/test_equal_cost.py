@@ -36,15 +36,17 @@ def make_steps(rewards, seconds=10.0, **columns) -> pd.DataFrame:
     return steps.assign(elapsed_s=steps["step_s"].cumsum())
 
 
-def make_run(group, steps, seed=0, planned=None, accuracy=None, algorithm="grpo", model="tiny", config=None):
+def make_run(
+    group, steps, seed=0, planned=None, accuracy=None, algorithm="grpo", model="tiny", config=None, stack="vanilla"
+):
     """A run of these steps; evaluated on heldout where there is an accuracy."""
-    cell = {"model": model, "algorithm": algorithm, "stack": "vanilla", "group": group, "seed": seed}
+    cell = {"model": model, "algorithm": algorithm, "stack": stack, "group": group, "seed": seed}
     name = "/".join(map(str, cell.values()))
     summary = None
     if accuracy is not None:
-        last = ("straggler_rate", "idle_fraction", "group_size", "tokens", "rollout_s", "reward")
+        last = ("straggler_rate", "idle_fraction", "filtered_share", "group_size", "tokens", "rollout_s", "reward")
         summary = {**cell, **dict.fromkeys(last, 1.0), "mean_group_size": 1.0, "wall_s": steps["step_s"].sum()}
-        summary |= {"accuracy_heldout": accuracy, "output_tokens_heldout": 20.0}
+        summary |= {"processor_s": summary["wall_s"], "accuracy_heldout": accuracy, "output_tokens_heldout": 20.0}
     nothing = pd.DataFrame()
     return RunResults(
         name=name,

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from sagc import lengths as lengths_module
+from sagc.controller import StaticGroupSize
 from sagc.lengths import (
     GroupLengths,
     StragglerReport,
+    decode_slots,
     expected_events,
+    idle_fraction,
     straggler_report,
     subgroup_straggler_probability,
 )
+from sagc.rollout import Rollout
 
 
 def by_enumeration(row, size, tau):
@@ -64,6 +68,18 @@ def test_report_over_the_whole_step():
 def test_event_is_strict(row, tau, event):
     assert straggler_report([row], tau).events == event
     assert subgroup_straggler_probability([row], len(row), tau) == [event]
+
+
+@pytest.mark.parametrize("rounds", [[2], [1, 1]])
+def test_the_idle_fraction_of_a_rollout_is_that_of_its_rounds(rounds):
+    """One definition: 1 - tokens / slots; with one round 1 - mean / max, as the report has it."""
+    lengths = [[10, 20, 30, 40], [5, 5, 5, 10]]
+    rollout = Rollout(1, 4, 2, rounds=rounds, lengths=lengths, report=straggler_report(lengths, 2.0))
+    recorded = rollout.record(StaticGroupSize(4)).idle_fraction
+    assert recorded == idle_fraction(125, decode_slots(lengths, rounds))
+    assert recorded == pytest.approx({1: 1 - 15.625 / 40, 2: 1 - 125 / (160 + 40)}[len(rounds)])
+    if len(rounds) == 1:
+        assert recorded == straggler_report(lengths, 2.0).idle_fraction
 
 
 def test_equal_lengths_leave_nothing_idle():

@@ -8,6 +8,7 @@ import pytest
 
 from openrlhf_patch import liveness
 from openrlhf_patch.liveness import INTERRUPT, EngineDiedError, EngineWatch
+from tests.limits import Deadline
 
 
 class Engine:
@@ -25,7 +26,7 @@ def engine(monkeypatch):
 
     def get(deaths):
         for death in deaths:
-            death.wait(30)
+            death.wait()
         raise ValueError("the actor died\n  out of memory\n")
 
     monkeypatch.setattr(liveness.ray, "get", get)
@@ -34,7 +35,8 @@ def engine(monkeypatch):
 
 def work():
     """As Ray's calls do, which look for signals now and then."""
-    for _ in range(300):
+    deadline = Deadline(30)
+    while not deadline.passed():
         time.sleep(0.1)
     pytest.fail("nobody was interrupted")
 

@@ -22,7 +22,8 @@ def runs_of(*rows) -> pd.DataFrame:
     """Runs by group, seed, seconds and accuracy; stragglers in a tenth of the seconds."""
     columns = ["group", "seed", "wall_s", "accuracy_heldout"]
     frame = pd.DataFrame(rows, columns=columns).assign(model="m", algorithm="a", stack="s")
-    same = {name: 1.0 for name in ("idle_fraction", "mean_group_size", "rollout_s", "tokens", "reward", "processor_s")}
+    ones = ("idle_fraction", "filtered_share", "mean_group_size", "rollout_s", "processor_s", "tokens", "reward")
+    same = {name: 1.0 for name in ones}
     return frame.assign(**same, straggler_rate=frame["wall_s"] / 100, output_tokens_heldout=1.0)
 
 

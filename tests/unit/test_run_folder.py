@@ -13,13 +13,14 @@ from sagc import run_folder
 from sagc.config import Cell, validate_grid
 from sagc.errors import UserError
 from sagc.run_folder import RunFolder, folder_atomically, is_older, write_atomically
+from tests.limits import stretched, wait_for
 
 HOLD = """
 import sys, time
 from sagc.run_folder import RunFolder
 with RunFolder(sys.argv[1]).lock():
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -72,10 +73,10 @@ def start_holder(tmp_path):
 @pytest.mark.parametrize("option", ["--resolved", "--evaluation"])
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_job_that_a_killed_snakemake_left_behind_is_ended(start_holder, tmp_path, monkeypatch, caplog, option, deaf):
-    monkeypatch.setattr(run_folder, "ORPHAN_S", 1.0 if deaf else 30.0)
+    monkeypatch.setattr(run_folder, "ORPHAN_S", stretched(1.0 if deaf else 30.0))
     orphan = start_holder(option, "{}", deaf=deaf)
     with RunFolder(tmp_path).lock(end_orphan=True):
-        orphan.wait(10)  # fails where it is still there
+        wait_for(orphan, 10)  # fails where it is still there
         assert f"process {os.getpid()} on" in (tmp_path / ".lock-holder").read_text()
     assert f"ending process {orphan.pid}, which a Snakemake that is gone has left behind" in caplog.text
 

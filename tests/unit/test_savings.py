@@ -172,6 +172,25 @@ def test_the_table_says_what_it_shows(tmp_path):
     assert table["length_s"].tolist() == pytest.approx([8.0, -1.0])
 
 
+def test_slots_of_openrlhf_with_dynamic_sampling_are_marked(tmp_path):
+    """It refills while it decodes; for its other rows, and those of other stacks, slots are what waited."""
+    own, reference = (steps_of(4.0, tokens=tokens, slots=800, filtered_groups=2) for tokens in (200, 400))
+    whole = [steps.assign(filtered_groups=0) for steps in (own, reference)]
+
+    def of(stack, algorithm, steps):
+        arms = zip(("sagc", "16"), steps, strict=True)
+        return [make_run(group, each, stack=stack, algorithm=algorithm) for group, each in arms]
+
+    others = [*of("openrlhf", "grpo", whole), *of("vanilla", "dapo", (own, reference))]
+    assert not savings(others)["slots_bound"].any()
+    assert "upper bound" not in read(others, tmp_path) + (tmp_path / "savings.tex").read_text()
+    runs = [*others, *of("openrlhf", "dapo", (own, reference))]
+    assert savings(runs)["slots_bound"].tolist() == [False, False, True]
+    text, latex = read(runs, tmp_path), (tmp_path / "savings.tex").read_text()
+    for table, mark in ((text, " |"), (latex, " &")):
+        assert table.count(f")*{mark}") == 2 and "upper bound" in table  # waits and speed of one row
+
+
 @pytest.mark.parametrize(
     ("runs", "said"),
     [

@@ -20,20 +20,21 @@ from tests.made_results import make_run
 
 def steps_of(sizes, rates, seconds=3600.0) -> pd.DataFrame:
     columns = {"step": range(1, len(sizes) + 1), "group_size": sizes, "straggler_rate": rates, "step_s": seconds}
-    return pd.DataFrame(columns | {"samples": 100 * np.array(sizes), "idle_fraction": 0.5, "preemptions": 1}).assign(
-        barrier_s=1800.0, rows_s=900.0
-    )
+    samples = 100 * np.array(sizes)
+    columns |= {"samples": samples, "tokens": 5 * samples, "max_length": 10, "idle_fraction": 0.5, "preemptions": 1}
+    return pd.DataFrame(columns).assign(barrier_s=1800.0, rows_s=900.0)
 
 
 # Measures ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_steps_add_up_to():
-    found = summarize_steps(steps_of([4, 4, 8, 16, 16], [0.0, 0.5, 0.5, 1.0, 1.0]))
+    steps = steps_of([4, 4, 8, 16, 16], [0.0, 0.5, 0.5, 1.0, 1.0]).assign(max_length=[10, 10, 20, 10, 10])
+    found = summarize_steps(steps)
     assert found == pytest.approx(
         {
             "straggler_rate": 0.6,
-            "idle_fraction": 0.5,
+            "idle_fraction": 1 - 24_000 / (2 * 4_000 + 16_000 + 2 * 16_000),  # not the mean of the steps, 0.55
             "mean_group_size": 9.6,
             "mean_log2": (2 + 2 + 3 + 4 + 4) / 5,
             "mean_inverse": (2 / 4 + 1 / 8 + 2 / 16) / 5,

@@ -105,6 +105,14 @@ def test_markdown_of_a_run():
         assert f"- **{title}**: " in text
 
 
+def test_an_idle_fraction_that_is_a_bound_is_marked():
+    plain = [row("4", filtered_share=0.2), row("4", stack="openrlhf", algorithm="grpo")]
+    assert "upper bound" not in to_markdown(add_ratios(pd.DataFrame(plain)))
+    bound = row("4", stack="openrlhf", algorithm="dapo", filtered_share=0.2)
+    text = to_markdown(add_ratios(pd.DataFrame([*plain, bound])))
+    assert text.count("50.0*") == 1 and "upper bound" in text
+
+
 def split(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
