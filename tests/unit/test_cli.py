@@ -49,7 +49,7 @@ def embedded_model(tmp_path):
     """A folder that says it is the warm-started model of the minimal config."""
     folder = tmp_path / "results" / "models" / "tiny"
     folder.mkdir(parents=True)
-    made = {"architecture": "qwen2", "seed": 0, "settings": {"steps": 700}}
+    made = {"architecture": "qwen2", "seed": 0, "settings": {"steps": 1600}}
     (folder / "warm_start.json").write_text(json.dumps(made))
     return folder
 
@@ -171,7 +171,7 @@ def test_an_empty_config(tmp_path):
     )
 
 
-@pytest.mark.parametrize("made", ["", '{"architecture": "llama", "seed": 0, "settings": {"steps": 700}}'])
+@pytest.mark.parametrize("made", ["", '{"architecture": "llama", "seed": 0, "settings": {"steps": 1600}}'])
 def test_train_refuses_an_embedded_model_that_is_not_the_configs(trained, config_file, embedded_model, tmp_path, made):
     (embedded_model / "warm_start.json").write_text(made)
     sentence = refused("train", tmp_path / "run", "--config", config_file())
@@ -182,7 +182,7 @@ def test_train_refuses_an_embedded_model_that_is_not_the_configs(trained, config
 
 def test_train_refuses_an_embedded_model_with_other_steps(trained, config_file, embedded_model, tmp_path):
     config = config_file({"models": {"tiny": {"type": "tiny", "architecture": "qwen2", "warm_start": {"steps": 5}}}})
-    assert "(qwen2, 0, 700)" in refused("train", tmp_path / "run", "--config", config).replace("'", "")
+    assert "(qwen2, 0, 1600)" in refused("train", tmp_path / "run", "--config", config).replace("'", "")
 
 
 def test_a_model_that_cannot_be_loaded_is_refused_before_openrlhf_starts(config_file, embedded_model, tmp_path):

@@ -75,7 +75,7 @@ def test_the_idle_fraction_of_a_rollout_is_that_of_its_rounds(rounds):
     """One definition: 1 - tokens / slots; with one round 1 - mean / max, as the report has it."""
     lengths = [[10, 20, 30, 40], [5, 5, 5, 10]]
     rollout = Rollout(1, 4, 2, rounds=rounds, lengths=lengths, report=straggler_report(lengths, 2.0))
-    recorded = rollout.record(StaticGroupSize(4)).idle_fraction
+    recorded = rollout.record(StaticGroupSize(4), processor_s=None).idle_fraction
     assert recorded == idle_fraction(125, decode_slots(lengths, rounds))
     assert recorded == pytest.approx({1: 1 - 15.625 / 40, 2: 1 - 125 / (160 + 40)}[len(rounds)])
     if len(rounds) == 1:

@@ -276,7 +276,7 @@ def test_a_refused_parameter_names_its_controller():
 def test_a_budget_below_every_size_is_said():
     rng = np.random.default_rng(0)
     found = replay(lognormal_log(rng), controllers={"sagc-robust": {"delta": 0.05}})
-    assert any("even groups of 4 were above its budget" in note for note in found.notes)
+    assert any("even groups of 4 were above its delta" in note for note in found.notes)
 
 
 def test_a_log_of_several_sizes_answers_step_by_step():
