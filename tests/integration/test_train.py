@@ -21,7 +21,7 @@ from sagc.scalars import scalars
 from sagc.trace import read_trace
 from sagc.train import train
 
-CLOCKS = ("rollout_s", "train_s", "sync_s", "step_s")
+CLOCKS = ("rollout_s", "train_s", "sync_s", "step_s", "processor_s")
 TENSORBOARD = ("--logging", '{"tensorboard": true}')
 
 
