@@ -26,7 +26,7 @@ PROSE = re.sub(r"^```.*?^```", "", README, flags=re.MULTILINE | re.DOTALL)
 CODE = re.findall(r"`([^`\n]+)`", PROSE) + re.findall(r"^ {4}(.+)$", PROSE, flags=re.MULTILINE)
 PATH = re.compile(r"(?<![\w/:.\"])(?:\w[\w.-]*/[\w./-]*|[\w-]+\.(?:py|md|yaml|jsonl?|csv|smk|cff)\b)")
 # While examples and runs go on; all else that is made is below results/.
-MADE = {"sums/trace.jsonl", "checkpoints", "kept", "tensorboard", "wandb"}
+MADE = {"sums/trace.jsonl", "checkpoints", "kept", "tensorboard", "wandb", "PWD/.snakemake/cache"}
 
 
 def rows_of(table_start: str) -> dict[str, list[str]]:
