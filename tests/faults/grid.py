@@ -24,7 +24,7 @@ from tests.marks import command_of
 PATIENCE = 300.0  # seconds of an idle machine that a call of Snakemake may take
 POLL_S = 0.2  # a look at all processes takes some ten milliseconds
 STEPS = {"vanilla": 24, "openrlhf": 8}
-TIMES = re.compile(r"(^|_)(wall|rollout|train|sync|step|idle_barrier)_(s$|vs_)")
+TIMES = re.compile(r"(^|_)(wall|rollout|train|sync|step|processor|idle_barrier)_(s$|vs_)")
 # What a process of the grid is at work on, by a pattern in its command line.
 PHASES = {
     "vLLM's engine": "VLLM::EngineCore",
