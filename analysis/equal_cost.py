@@ -27,6 +27,7 @@ from analysis.markup import (
     spread,
     with_error,
     with_interval,
+    with_notes,
 )
 from analysis.runs import RunResults
 from analysis.statistics import INTERVAL, Comparison, mean_and_error, over_common, paired_difference, paired_ratio
@@ -361,10 +362,10 @@ def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path) -> None:
+def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, clocks: Sequence[str] = ()) -> None:
     """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not.
 
-    `frame` as of `equal_cost`, and `rivals` as of `compare_with_static`.
+    `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.clocks`.
     """
     compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
     front = [name for name in frame.columns if name not in compared]
@@ -373,7 +374,7 @@ def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path) ->
         ("pareto", pareto_markdown(frame, rivals), [*SECTION, "group", "seeds", *front], pareto_columns(frame)),
     ):
         write_atomically(folder / f"{name}.csv", frame[columns].to_csv(index=False))
-        write_atomically(folder / f"{name}.md", text)
+        write_atomically(folder / f"{name}.md", with_notes(text, clocks))
         latex = latex_table(frame, [*named(SECTION), *read], left=len(SECTION) + 1)
         write_atomically(folder / f"{name}.tex", latex)
 

@@ -45,6 +45,12 @@ def latex_table(frame: pd.DataFrame, columns: Sequence[Column], left: int) -> st
     return latex
 
 
+def with_notes(markdown: str, notes: Sequence[str]) -> str:
+    """A page with notes, a sentence each, below its title."""
+    title, rest = markdown.split("\n", 1)
+    return "\n".join([title, *(f"\n{note}" for note in notes), rest])
+
+
 def legend(columns: Sequence[Column]) -> str:
     """What every column means."""
     return "## Columns\n\n" + "".join(f"- **{column.title}**: {column.legend}.\n" for column in columns)

@@ -27,6 +27,7 @@ from analysis.markup import (
     percent,
     with_error,
     with_interval,
+    with_notes,
 )
 from analysis.runs import RunResults
 from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_ratio
@@ -140,10 +141,10 @@ def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_published(frame: pd.DataFrame, folder: Path) -> None:
-    """Write published as .csv, .md and .tex, each whole or not; `frame` as of `published`."""
+def write_published(frame: pd.DataFrame, folder: Path, clocks: Sequence[str] = ()) -> None:
+    """Write published as .csv, .md and .tex, each whole; `frame` as of `published`, `clocks` as of analysis.clocks."""
     write_atomically(folder / "published.csv", frame.assign(source=SOURCE).to_csv(index=False))
-    write_atomically(folder / "published.md", to_markdown(frame))
+    write_atomically(folder / "published.md", with_notes(to_markdown(frame), clocks))
     write_atomically(folder / "published.tex", latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2))
 
 

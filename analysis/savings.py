@@ -19,7 +19,18 @@ import pandas as pd
 
 from analysis.arms import BEST, summarize_arms
 from analysis.equal_cost import Arms, Section, arms_by_cell
-from analysis.markup import MISSING, Column, Row, decimals, latex_table, legend, markdown_table, named, spread
+from analysis.markup import (
+    MISSING,
+    Column,
+    Row,
+    decimals,
+    latex_table,
+    legend,
+    markdown_table,
+    named,
+    spread,
+    with_notes,
+)
 from analysis.runs import RunResults
 from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.tables import REFERENCE, SECTION
@@ -159,10 +170,10 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_savings(frame: pd.DataFrame, folder: Path) -> None:
-    """Write savings as .csv, .md and .tex, each whole or not; `frame` as of `savings`."""
+def write_savings(frame: pd.DataFrame, folder: Path, clocks: Sequence[str] = ()) -> None:
+    """Write savings as .csv, .md and .tex, each whole; `frame` as of `savings`, `clocks` as of `analysis.clocks`."""
     write_atomically(folder / "savings.csv", frame.to_csv(index=False))
-    write_atomically(folder / "savings.md", to_markdown(frame))
+    write_atomically(folder / "savings.md", with_notes(to_markdown(frame), clocks))
     latex = latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2)
     write_atomically(folder / "savings.tex", "\n".join([latex, *notes(frame)]))
 

@@ -75,17 +75,17 @@ def build_report(results: str | Path) -> Path:
     arms = summarize_arms(runs) if len(runs) else pd.DataFrame()
     costs, split, theirs = equal_cost(loaded.runs), savings(loaded.runs), published(loaded.runs)
     rivals = compare_with_static(loaded.runs)
-    clocks = clock_verdict(runs, arms) if len(runs) else ""
+    clocks = uneven_clocks(runs) if len(runs) else []
     out, tables = results / "report.html", results / "tables"
-    write_equal_cost(costs, rivals, tables)
-    write_savings(split, tables)
-    write_published(theirs, tables)
+    write_equal_cost(costs, rivals, tables, clocks)
+    write_savings(split, tables, clocks)
+    write_published(theirs, tables, clocks)
     quality = next(iter(benchmarks(runs)), "reward")
     figures = write_figures(loaded.runs, results / "figures")
     page = _render(
         title=TITLE,
-        verdict=verdict(arms, quality, rivals, clocks),
-        problems=[*_problems(loaded, expected), *(uneven_clocks(runs) if len(runs) else [])],
+        verdict=verdict(arms, quality, rivals, clock_verdict(runs, arms) if clocks else ""),
+        problems=[*_problems(loaded, expected), *clocks],
         sections=sections_of(loaded, expected, Tables(runs, arms, costs, rivals, split, theirs)),
         figures=_by_section(figures, results),
         provenance=_provenance(loaded),

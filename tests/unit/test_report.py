@@ -84,6 +84,10 @@ def test_hours_that_do_not_compare_are_said_in_the_verdict_and_before_reading_on
     head = page_of(tmp_path).partition("</section>")[0]
     assert "Hours do not compare, or may not, in tiny/grpo/vanilla (see below); of its processor time" in head
     assert "<li>tiny/grpo/vanilla: wall clock does not compare, because other work shared the machine" in head
+    for name in ("equal_cost", "pareto", "savings", "published"):
+        lines = (tmp_path / "tables" / f"{name}.md").read_text().splitlines()
+        assert lines[0].startswith("# ") and lines[1] == "" and lines[3] == ""
+        assert lines[2].startswith("tiny/grpo/vanilla: wall clock does not compare")
 
 
 def test_a_verdict_needs_a_reference():
