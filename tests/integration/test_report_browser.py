@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -93,13 +94,19 @@ def test_a_click_sorts_by_number_and_back(opened):
     assert (heading.count(), heading.get_attribute("aria-sort")) == (1, "descending")
 
 
-def test_missing_cells_sort_last_both_ways(opened):
+def test_missing_cells_sort_last_both_ways_and_bounds_by_their_number(opened):
     table = opened(DESKTOP).locator("#equal-cost table").nth(1)
-    for _ in range(2):
+    place = table.locator("th").all_inner_texts().index("hours / reference")
+    for row, text in enumerate(("20.00 [\u2013], n = 1", "\u2013")):
+        cell = f"table => {{ table.tBodies[0].rows[{row}].cells[{place}].textContent = '{text}'; }}"
+        table.evaluate(cell)
+    for descending in (False, True):
         table.get_by_role("button", name="hours / reference").click()
-        cells = column(table, "hours / reference")
-        missing = [text == "\N{EN DASH}" for text in cells]
-        assert True in missing and missing == sorted(missing)
+        *cells, last = column(table, "hours / reference")
+        assert last == "\N{EN DASH}"
+        numbers = [float(re.search(r"\d+\.\d+", text)[0]) for text in cells]
+        assert numbers == sorted(numbers, reverse=descending)
+        assert any(text.startswith("at least ") for text in cells)
 
 
 def test_a_run_has_a_page_and_the_way_back(opened):

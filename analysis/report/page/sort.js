@@ -1,8 +1,9 @@
 "use strict";
-// A click on a column's title sorts its table: numbers by their value, missing ones last, and everything else by name.
+// A click on a column's title sorts its table: numbers and bounds by their value, missing ones last, and everything else
+// by name.
 function value(row, column) {
   const text = row.cells[column].textContent.trim();
-  const number = parseFloat(text);
+  const number = parseFloat(text.replace(/^at (least|most) /, ""));
   return Number.isNaN(number) ? { text } : { number, text };
 }
 function compare(a, b) {
