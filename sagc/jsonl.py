@@ -16,6 +16,7 @@ from typing import Any
 from sagc.errors import UserError
 
 DEEPEST = 16  # levels of a row: what makes a table of it recurses, with many calls per level
+NESTING = {dict, list}
 HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -85,10 +86,10 @@ def as_text(value: Any) -> str | None:
         return value.strip()
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # also beyond what a float holds
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, float) or not math.isfinite(value):
         return None
     # Beyond 1e16 the digits of a whole number would not be those of the file, 6.02e23, but those of its nearest float.
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e16 else str(value)
+    return str(int(value)) if value.is_integer() and abs(value) < 1e16 else str(value)
 
 
 _TOO_DEEP = f"nested more than {DEEPEST} levels deep"
@@ -111,8 +112,8 @@ def _check_depth(row: dict[str, Any]) -> None:
         level = [
             child
             for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, dict | list)
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) in NESTING  # of json.loads, no subclasses: a trace has thousands of numbers per line
         ]
         if not level:
             return
