@@ -26,6 +26,7 @@ from analysis.markup import (
     spread,
     with_error,
     with_interval,
+    with_notes,
 )
 from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.tables import REFERENCE, SECTION, benchmarks, idle_marked
@@ -44,17 +45,18 @@ def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
     write_atomically(folder / "arms.csv", arms.to_csv(index=False))
     bound = [f"{UPPER_BOUND}\n"] if idle_marked(arms).any() else []
     for name, title, columns, notes, more in (
-        ("efficiency", "Training efficiency", efficiency_columns(), uneven_clocks(runs), bound),
+        ("efficiency", "Training efficiency", efficiency_columns(), uneven_clocks(runs).values(), bound),
         ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs)), [], []),
     ):
-        write_atomically(folder / f"{name}.md", "\n".join([to_markdown(arms, title, columns, notes), *more]))
+        text = with_notes(to_markdown(arms, title, columns), notes)
+        write_atomically(folder / f"{name}.md", "\n".join([text, *more]))
         latex = latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1)
         write_atomically(folder / f"{name}.tex", "\n".join([latex, *more]))
 
 
-def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column], notes: Sequence[str]) -> str:
-    """The notes, then a section per model, algorithm and stack with a line per arm, and a legend."""
-    parts = [f"# {title}\n", _what_is_here(arms), *(f"{note}\n" for note in notes)]
+def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column]) -> str:
+    """One section per model, algorithm and stack, one line per arm, and a legend."""
+    parts = [f"# {title}\n", _what_is_here(arms)]
     for (model, algorithm, stack), rows in arms.groupby(SECTION, sort=False):
         best = rows[BEST].iloc[0]
         parts.append(f"## {model}, {algorithm}, {stack}\n")

@@ -6,14 +6,17 @@ do the same work in other amounts, so that their stretches are alike; one that h
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pandas as pd
 
-SECTION = ["model", "algorithm", "stack"]
+from analysis.summary import SECTION
+
 UNEVEN = 1.25  # [ours] of the largest stretch to the smallest: beyond it wall clock does not compare
 
 
-def uneven_clocks(runs: pd.DataFrame) -> list[str]:
-    """A sentence for each model, algorithm and stack whose runs' wall clocks do not compare, or may not.
+def uneven_clocks(runs: pd.DataFrame) -> dict[str, str]:
+    """The models, algorithms and stacks whose runs' wall clocks do not compare, or may not, and a sentence for each.
 
     Parameters
     ----------
@@ -21,27 +24,23 @@ def uneven_clocks(runs: pd.DataFrame) -> list[str]:
         One row per run (see `analysis.summary.summarize_run`): model, algorithm, stack, group, seed, wall_s and
         processor_s, which is NaN or None where it was not recorded.
     """
-    return [
-        sentence
-        for section, rows in runs.groupby(SECTION, sort=False)
-        if (sentence := _judge("/".join(section), rows)) is not None
-    ]
+    sections = {"/".join(section): rows for section, rows in runs.groupby(SECTION, sort=False)} if len(runs) else {}
+    return {name: sentence for name, rows in sections.items() if (sentence := _judge(name, rows)) is not None}
 
 
-def clock_verdict(runs: pd.DataFrame, arms: pd.DataFrame) -> str:
+def clock_verdict(uneven: Collection[str], arms: pd.DataFrame) -> str:
     """One sentence for a verdict whose hours do not compare, with what processor time says; none where all do.
 
-    `runs` is as for `uneven_clocks`; `arms` has one row per arm (see `analysis.arms.summarize_arms`).
+    `uneven` are the sections of `uneven_clocks`; `arms` has one row per arm (see `analysis.arms.summarize_arms`).
     """
-    odd = [sentence.partition(":")[0] for sentence in uneven_clocks(runs)]
-    if not odd:
+    if not uneven:
         return ""
     controlled = arms[~arms["group"].str.isdigit()].dropna(subset="processor_s_vs_static16")
     ratios = ", ".join(
         f"{name} {rows['processor_s_vs_static16'].mean():.2f}" for name, rows in controlled.groupby("group")
     )
     known = f"; of its processor time the same arms take {ratios}" if ratios else ""
-    return f"Hours do not compare, or may not, in {' and '.join(odd)} (see below){known}."
+    return f"Hours do not compare, or may not, in {' and '.join(uneven)} (see below){known}."
 
 
 def _judge(section: str, rows: pd.DataFrame) -> str | None:

@@ -362,7 +362,7 @@ def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, clocks: Sequence[str] = ()) -> None:
+def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
     """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not.
 
     `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.clocks`.

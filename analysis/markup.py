@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ def latex_table(frame: pd.DataFrame, columns: Sequence[Column], left: int) -> st
     return latex
 
 
-def with_notes(markdown: str, notes: Sequence[str]) -> str:
+def with_notes(markdown: str, notes: Iterable[str]) -> str:
     """A page with notes, a sentence each, below its title."""
     title, rest = markdown.split("\n", 1)
     return "\n".join([title, *(f"\n{note}" for note in notes), rest])

@@ -6,7 +6,7 @@ an arm to static 16. Nothing is here but what is known for certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,7 @@ def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_published(frame: pd.DataFrame, folder: Path, clocks: Sequence[str] = ()) -> None:
+def write_published(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
     """Write published as .csv, .md and .tex, each whole; `frame` as of `published`, `clocks` as of analysis.clocks."""
     write_atomically(folder / "published.csv", frame.assign(source=SOURCE).to_csv(index=False))
     write_atomically(folder / "published.md", with_notes(to_markdown(frame), clocks))

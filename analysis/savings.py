@@ -11,7 +11,7 @@ practical guide", Energy Policy 33 (2005) 867-871]. Training, weight sync and th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -170,7 +170,7 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_savings(frame: pd.DataFrame, folder: Path, clocks: Sequence[str] = ()) -> None:
+def write_savings(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
     """Write savings as .csv, .md and .tex, each whole; `frame` as of `savings`, `clocks` as of `analysis.clocks`."""
     write_atomically(folder / "savings.csv", frame.to_csv(index=False))
     write_atomically(folder / "savings.md", with_notes(to_markdown(frame), clocks))

@@ -24,7 +24,8 @@ from sagc.run_folder import OLDER, RunFolder, is_older, write_atomically
 from sagc.trace import read_trace
 
 LAST_STEPS = 10  # steps at the end of training over which `reward` is a mean
-CELL = ("model", "algorithm", "stack", "group", "seed")
+SECTION = ["model", "algorithm", "stack"]  # arms are compared within one
+CELL = (*SECTION, "group", "seed")
 TIMES = {"wall_s": "step_s", "rollout_s": "rollout_s", "train_s": "train_s", "sync_s": "sync_s"}
 BENCHMARK_METRICS = {  # column, before the name of the benchmark -> metric
     "majority": "majority",

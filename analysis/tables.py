@@ -17,13 +17,12 @@ import pandas as pd
 
 from analysis import Command
 from analysis.clocks import uneven_clocks
-from analysis.markup import MISSING, Column, decimals, legend, markdown_table, number, percent, spread
+from analysis.markup import MISSING, Column, decimals, legend, markdown_table, number, percent, spread, with_notes
 from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
-from analysis.summary import CELL, LAST_STEPS
+from analysis.summary import CELL, LAST_STEPS, SECTION
 from sagc.errors import UserError
 from sagc.run_folder import write_atomically
 
-SECTION = ["model", "algorithm", "stack"]
 REFERENCE = "16"  # the static group size that times and tokens are compared with
 RATIOS = {"wall_vs_static16": "wall_s", "rollout_vs_static16": "rollout_s", "tokens_vs_static16": "tokens"}
 
@@ -80,7 +79,7 @@ def write_tables(frame: pd.DataFrame, csv: str | Path, markdown: str | Path) -> 
 def to_markdown(frame: pd.DataFrame) -> str:
     """One section per model, algorithm and stack, one line per run, and a legend with the unit of every column."""
     columns = _columns(frame)
-    parts = ["# Runs\n", _what_is_here(frame), *(f"{sentence}\n" for sentence in uneven_clocks(frame))]
+    parts = ["# Runs\n", _what_is_here(frame)]
     for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
         parts.append(f"## {model}, {algorithm}, {stack}\n")
         parts.append(markdown_table(rows, columns))
@@ -91,7 +90,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
         f"{MISSING} stands for what a run does not have: a ratio without a static {REFERENCE} of the same model, "
         "algorithm, stack and seed, or a benchmark that it was not evaluated on.\n"
     )
-    return "\n".join(parts)
+    return with_notes("\n".join(parts), uneven_clocks(frame).values())
 
 
 # Columns of the Markdown table ---------------------------------------------------------------------------------------

@@ -75,7 +75,8 @@ def build_report(results: str | Path) -> Path:
     arms = summarize_arms(runs) if len(runs) else pd.DataFrame()
     costs, split, theirs = equal_cost(loaded.runs), savings(loaded.runs), published(loaded.runs)
     rivals = compare_with_static(loaded.runs)
-    clocks = uneven_clocks(runs) if len(runs) else []
+    uneven = uneven_clocks(runs)
+    clocks = list(uneven.values())
     out, tables = results / "report.html", results / "tables"
     write_equal_cost(costs, rivals, tables, clocks)
     write_savings(split, tables, clocks)
@@ -84,7 +85,7 @@ def build_report(results: str | Path) -> Path:
     figures = write_figures(loaded.runs, results / "figures")
     page = _render(
         title=TITLE,
-        verdict=verdict(arms, quality, rivals, clock_verdict(runs, arms) if clocks else ""),
+        verdict=verdict(arms, quality, rivals, clock_verdict(uneven, arms)),
         problems=[*_problems(loaded, expected), *clocks],
         sections=sections_of(loaded, expected, Tables(runs, arms, costs, rivals, split, theirs)),
         figures=_by_section(figures, results),

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from analysis import Command
 from analysis.folders import find_runs
 from analysis.markup import Column, decimals, legend, markdown_table, named
+from analysis.summary import SECTION
 from sagc.config import RunConfig, describe
 from sagc.errors import UserError
 from sagc.run_folder import RunFolder, write_atomically
@@ -27,7 +28,6 @@ from sagc.simulate.run import Cluster, simulate
 from sagc.step_time import StepTime, fit_step_time
 
 FITTED = ("4", "16")  # static sizes of a cell that the others' costs are fitted to, where they are there
-SECTION = ["model", "algorithm", "stack"]
 
 
 def calibration(results: Path) -> pd.DataFrame:
