@@ -29,7 +29,7 @@ NEEDED_MB := 6000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := .venv/.sagc-complete$(if $(GPU),-gpu)
-DOCTESTS := sagc/__init__.py sagc/controller.py sagc/lengths.py sagc/overlap.py sagc/posterior.py sagc/prompts.py
+DOCTESTS := sagc/__init__.py sagc/controllers/sagc.py sagc/controllers/static.py sagc/controllers/robust.py sagc/controllers/registry.py sagc/lengths.py sagc/evaluation/overlap.py sagc/posterior.py sagc/data/stream.py
 
 # Snakemake and the libraries keep caches below HOME. Where nothing can be written there, they are kept here.
 CACHE := d="$${XDG_CACHE_HOME:-$${HOME:-$$(echo ~)}/.cache}"; mkdir -p "$$d" 2> /dev/null && [[ -w $$d ]] && echo writable

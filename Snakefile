@@ -9,11 +9,12 @@ import contextlib
 import sys
 from pathlib import Path
 
-from sagc import environment
-from sagc.config import read_yaml, validate_grid
+from sagc.system import environment
+from sagc.config.grid import validate_grid
+from sagc.config.reading import read_yaml
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
-from sagc.scalars import check as check_logging
+from sagc.run.folder import RunFolder
+from sagc.run.scalars import check as check_logging
 
 environment.prepare()
 PROJECT = Path(str(workflow.basedir))

@@ -14,7 +14,7 @@ from statistics import mean
 import click
 
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
+from sagc.run.folder import RunFolder
 from sagc.trace import StepRecord, TraceFollower
 
 LAST_STEPS = 10  # over which straggler rate, reward and the time of a step are means

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from sagc.config import RunConfig
-from sagc.run_folder import RunFolder
+from sagc.config.run import RunConfig
+from sagc.run.folder import RunFolder
 from sagc.trace import StepRecord
 
 
@@ -20,3 +20,10 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Ca
     from openrlhf_patch import launch
 
     launch.train(run, folder, model, data, on_step)
+
+
+def problems() -> list[str]:
+    """Why the stack cannot run here although everything is installed: the names of upstream's that are gone."""
+    from openrlhf_patch.names import missing_names
+
+    return missing_names()

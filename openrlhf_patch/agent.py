@@ -1,4 +1,4 @@
-"""OpenRLHF's agent hook (--train.agent_func_path): one response per prompt, rewarded by sagc/rewards.py.
+"""OpenRLHF's agent hook (--train.agent_func_path): one response per prompt, rewarded by sagc/rewards/registry.py.
 
 It runs in the Ray worker of the vLLM engine, which loads this file by its path. The reward is computed off that
 worker's main thread, so that generation goes on meanwhile.
@@ -10,14 +10,15 @@ from openrlhf.utils.agent import SingleTurnAgentExecutor
 from vllm import SamplingParams
 from vllm.sampling_params import RequestOutputKind
 
-from sagc.rewards import reward_function
+from sagc.rewards.registry import reward_function
 
 
 class AgentExecutor(SingleTurnAgentExecutor):
     """OpenRLHF's single turn, with a reward by name.
 
     Upstream's own reward functions get prompt and response decoded as one text, special tokens included; the rewards of
-    sagc/rewards.py read the response alone, and the prompt as it is in the data, as they do in the vanilla stack.
+    sagc/rewards/registry.py read the response alone, and the prompt as it is in the data, as they do in the vanilla
+    stack.
     """
 
     def __init__(self):

@@ -6,8 +6,9 @@ DeepSpeed writes the folders `global_step<N>` below `_actor`, and the file `late
 import shutil
 from pathlib import Path
 
-from sagc.checkpoints import keep_last_whole
-from sagc.run_folder import RunFolder, write_atomically
+from sagc.run.checkpoints import keep_last_whole
+from sagc.run.folder import RunFolder
+from sagc.system.files import write_atomically
 
 FOLDER = "_actor"  # of openrlhf.trainer.ray.ppo_actor
 STEP = "global_step"

@@ -15,7 +15,7 @@ from openrlhf_patch.clock import say
 from openrlhf_patch.job import Spec
 from openrlhf_patch.liveness import EngineWatch
 from openrlhf_patch.processes import die_with_parent
-from sagc.sections import OpenRLHFProfile
+from sagc.config.sections import OpenRLHFProfile
 
 CLI = "openrlhf.cli.train_ppo_ray"
 OBJECT_STORE = 512 * 2**20  # bytes, on a CPU: rollouts of small models

@@ -5,9 +5,9 @@ What the run decides is not left to a profile's `flags`: those may only add to i
 
 from pathlib import Path
 
-from sagc.config import RunConfig
+from sagc.config.run import RunConfig
+from sagc.config.sections import OpenRLHFProfile
 from sagc.errors import UserError
-from sagc.sections import OpenRLHFProfile
 
 # Flags that change what is trained, how it is counted or where it is written, and why a profile must not set them.
 REFUSED = {

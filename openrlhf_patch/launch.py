@@ -14,13 +14,15 @@ from openrlhf_patch.clock import command_time
 from openrlhf_patch.flags import build_flags
 from openrlhf_patch.job import Spec
 from openrlhf_patch.processes import run_to_end, wait_for_supervisor
-from sagc import vllm_environment
-from sagc.config import RunConfig, check_prompts
-from sagc.data import read_prompts
+from sagc.config.batches import check_prompts
+from sagc.config.run import RunConfig
+from sagc.data.prompts import read_prompts
 from sagc.errors import UserError
-from sagc.paths import PATTERN, without_patterns
-from sagc.progress import Progress
-from sagc.run_folder import RunFolder, folder_atomically
+from sagc.run.folder import RunFolder
+from sagc.run.progress import Progress
+from sagc.system import vllm_environment
+from sagc.system.files import folder_atomically
+from sagc.system.paths import PATTERN, without_patterns
 from sagc.trace import StepRecord, TraceFollower
 
 LOG = "openrlhf.log"

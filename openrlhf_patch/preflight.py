@@ -12,10 +12,10 @@ import psutil
 
 from openrlhf_patch.flags import check_flags
 from openrlhf_patch.prompts import prompt_texts
-from sagc.config import RunConfig
-from sagc.doctor import gpu_count, missing_packages
+from sagc.config.run import RunConfig
+from sagc.config.sections import OpenRLHFProfile
+from sagc.doctor.machine import gpu_count, missing_packages
 from sagc.errors import UserError
-from sagc.sections import OpenRLHFProfile
 
 # Measured on the embedded models: 0.6 to 0.9 GB for each of driver, trainer, policy and engine actor, 1.3 GB for the
 # engine with a key-value cache of 1 GiB.

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sagc.prompts import PromptStream
-from sagc.rollout import Rollout
+from sagc.data.stream import PromptStream
+from sagc.run.rollout import Rollout
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

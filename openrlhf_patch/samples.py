@@ -17,10 +17,10 @@ from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
 from openrlhf_patch.prompts import PromptSource, RolloutPrompts
-from sagc.controller import GroupSizeController
-from sagc.processor_time import processor_seconds
-from sagc.rollout import Rollout
-from sagc.sections import TrainingConfig
+from sagc.config.sections import TrainingConfig
+from sagc.controllers.protocol import GroupSizeController
+from sagc.run.rollout import Rollout
+from sagc.system.processor_time import processor_seconds
 
 
 class GroupSamplesGenerator(SamplesGenerator):

@@ -37,12 +37,12 @@ from openrlhf_patch.flags import micro_batch_size  # noqa: E402
 from openrlhf_patch.job import Spec  # noqa: E402
 from openrlhf_patch.prompts import PromptSource, prompt_texts  # noqa: E402
 from openrlhf_patch.samples import GroupSamplesGenerator  # noqa: E402
-from sagc.checkpoints import seal  # noqa: E402
-from sagc.config import RunConfig  # noqa: E402
-from sagc.controller import GroupSizeController  # noqa: E402
-from sagc.data import read_prompts  # noqa: E402
-from sagc.rollout import Rollout  # noqa: E402
-from sagc.run_folder import folder_atomically  # noqa: E402
+from sagc.config.run import RunConfig  # noqa: E402
+from sagc.controllers.protocol import GroupSizeController  # noqa: E402
+from sagc.data.prompts import read_prompts  # noqa: E402
+from sagc.run.checkpoints import seal  # noqa: E402
+from sagc.run.rollout import Rollout  # noqa: E402
+from sagc.system.files import folder_atomically  # noqa: E402
 from sagc.trace import TraceWriter  # noqa: E402
 
 

@@ -10,7 +10,10 @@ lengths of each rollout:
 0.5
 """
 
-from sagc.controller import SAGC, GroupSizeController, RobustSAGC, StaticGroupSize
+from sagc.controllers.protocol import GroupSizeController
+from sagc.controllers.robust import RobustSAGC
+from sagc.controllers.sagc import SAGC
+from sagc.controllers.static import StaticGroupSize
 from sagc.lengths import StragglerReport
 
 __version__ = "0.1.0"

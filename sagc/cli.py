@@ -4,9 +4,7 @@ Heavy libraries are imported by the command that needs them, so that `sagc --hel
 sentence on standard error and exit status 2.
 """
 
-import errno
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,59 +13,23 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 from filelock import FileLock
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from sagc import environment
-from sagc.config import Cell, GridConfig, RunConfig, describe, read_yaml, validate_grid
-from sagc.data import embedded_folder, prompts_path
+from sagc.config.grid import GridConfig, validate_grid
+from sagc.config.reading import describe, from_json, read_yaml
+from sagc.config.run import Cell, RunConfig
+from sagc.config.sections import EvaluationConfig, LoggingConfig, WarmStartConfig
+from sagc.data.prompts import embedded_folder, prompts_path
 from sagc.errors import UserError
-from sagc.paths import PathArgument
-from sagc.run_folder import write_atomically
-from sagc.sections import EvaluationConfig, LoggingConfig, WarmStartConfig
+from sagc.system.command import Commands
+from sagc.system.files import write_atomically
+from sagc.system.paths import PathArgument
 
 if TYPE_CHECKING:
     from sagc.logs import Log
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 SIMULATION = Path("config/simulation.yaml")
-FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
-
-
-class Commands(click.Group):
-    """Turns a user's mistake and a full disk into one sentence and exit status 2."""
-
-    def main(self, *arguments: Any, **options: Any) -> Any:
-        environment.prepare()
-        return super().main(*arguments, **options)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except UserError as error:
-            raise _refusal(str(error)) from None
-        except ModuleNotFoundError as error:
-            raise _refusal(f"{error.name} is not installed; `sagc doctor` says what this command lacks") from error
-        except Exception as error:
-            if (full := _full_disk(error)) is None:
-                raise
-            raise _refusal(full) from None
-
-
-def _refusal(sentence: str) -> click.ClickException:
-    refusal = click.ClickException(sentence)
-    refusal.exit_code = 2
-    return refusal
-
-
-def _full_disk(error: BaseException | None) -> str | None:
-    """The sentence for an error that a full disk caused; libraries wrap it, or keep only its text."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in FULL_DISK:
-            return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
-        if os.strerror(errno.ENOSPC) in str(error):
-            return str(error)
-        error = error.__cause__ or error.__context__
-    return None
 
 
 config_option = click.option(
@@ -125,21 +87,21 @@ def train(
     if resolved is not None:
         if model_path is None or data is None:
             raise UserError("--resolved needs --model-path and --data")
-        run = _from_json(RunConfig, resolved, "--resolved")
-        wanted = _from_json(LoggingConfig, logging or "{}", "--logging")
+        run = from_json(RunConfig, resolved, "--resolved")
+        wanted = from_json(LoggingConfig, logging or "{}", "--logging")
     else:
         if model_path is not None or data is not None or logging is not None:
             raise UserError("--model-path, --data and --logging need --resolved; without it the config says them")
         grid = load_changed(config_file, changes)
         run = grid.run(choose_cell(grid, model, algorithm, stack, group_size, seed))
         wanted = grid.logging
-        from sagc.train import check
+        from sagc.run.train import check
 
         check(run, wanted)  # before minutes go into a warm start
         data = prompts_file(grid, run.cell.model)
         model_path = starting_model(grid, run)
 
-    from sagc.train import train as train_run
+    from sagc.run.train import train as train_run
 
     train_run(run, run_dir, model_path, data, wanted, end_orphan=resolved is not None)
 
@@ -157,7 +119,7 @@ def evaluate(
     if (evaluation is None) != (data is None):
         raise UserError("--evaluation and --data belong together; give both or neither")
     if evaluation is not None:
-        chosen = _from_json(EvaluationConfig, evaluation, "--evaluation")
+        chosen = from_json(EvaluationConfig, evaluation, "--evaluation")
     else:
         grid = load_changed(config_file, changes)
         chosen, data = grid.evaluation, data_folder(grid)
@@ -174,7 +136,7 @@ def summarize(results: Path) -> None:
     if not results.is_dir():
         raise UserError(f"results folder {results} does not exist")
 
-    from analysis.summary import summarize_results
+    from analysis.results.summary import summarize_results
 
     summarize_results(results)
 
@@ -215,11 +177,11 @@ def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> N
     sagc simulate --set cluster.engines=8 --set prompts=128
     sagc simulate --set 'cluster.costs={type: fitted, runs: [results/tiny-qwen2/grpo/vanilla/16/seed0]}'
     """
-    from sagc.simulate.config import validate_simulation
+    from sagc.simulation.config import validate_simulation
 
     simulation = validate_simulation(read_changed(config_file, changes), source=str(config_file))
 
-    from analysis.simulated import report, simulate_arms
+    from analysis.tables.simulation import report, simulate_arms
 
     steps, *costs = simulate_arms(simulation)
     if csv is not None:
@@ -269,7 +231,7 @@ def replay(
         return
     if steps is not None:
         raise UserError("--steps belongs to --suggest; without it every step of a log is replayed")
-    from analysis.replay_tables import replay_text, write_csv
+    from analysis.tables.replay import replay_text, write_csv
     from sagc.replay.estimate import replay_all
 
     replays = replay_all(read, tau, delta, eta)
@@ -280,7 +242,7 @@ def replay(
 
 
 def _suggest(logs: list["Log"], steps: int | None) -> None:
-    from analysis.replay_tables import as_list
+    from analysis.tables.replay import as_list
     from sagc.replay.suggest import suggest
 
     for number, log in enumerate(logs):
@@ -293,7 +255,7 @@ def _suggest(logs: list["Log"], steps: int | None) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clean(run_dir: Path, yes: bool) -> None:
     """Remove what of the run in RUN_DIR can be made again: checkpoints, model, evaluation, summary; never the trace."""
-    from sagc.clean import MADE_AGAIN, removable, remove, size
+    from sagc.run.clean import MADE_AGAIN, removable, remove, size
 
     paths = removable(run_dir)
     if not paths:
@@ -318,7 +280,7 @@ def doctor(config_file: Path | None, changes: tuple[str, ...]) -> None:
     if config_file is None and changes:
         raise UserError("--set changes a config; name it with --config")
     grid = load_changed(config_file, changes) if config_file else None
-    from sagc.doctor import examine
+    from sagc.doctor.machine import examine
 
     click.echo(examine(Path.cwd()))
     if grid is not None:
@@ -326,7 +288,7 @@ def doctor(config_file: Path | None, changes: tuple[str, ...]) -> None:
 
 
 def _say_what_is_missing(grid: GridConfig, config_file: Path) -> None:
-    from sagc.readiness import needs
+    from sagc.doctor.needs import needs
 
     click.echo(f"\n{config_file}: {len(grid.cells())} runs in {grid.results}")
     missing = 0
@@ -427,7 +389,7 @@ def prompts_file(grid: GridConfig, model: str) -> Path:
     if grid.data.type == "tiny":
         data_folder(grid)
         return path
-    from sagc.training_data import source_of, summary, update_prompts
+    from sagc.data.preparation import source_of, summary, update_prompts
 
     with _lock(path):
         if record := update_prompts(source_of(grid, model), path):
@@ -450,13 +412,6 @@ def _lock(path: Path) -> FileLock:
     """Two commands that start together make a shared folder or file once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.name}.lock"))
-
-
-def _from_json(kind: type[BaseModel], text: str, option: str) -> Any:
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        raise UserError(f"{option}: {describe(error, kind)}") from None
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagc.jsonl import numbered_lines, parse_object
+from sagc.system.jsonl import numbered_lines, parse_object
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

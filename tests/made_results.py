@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sagc.controller import SAGC, RobustSAGC, StaticGroupSize
-from sagc.rollout import Rollout
-from sagc.run_folder import FORMAT
+from sagc.controllers.robust import RobustSAGC
+from sagc.controllers.sagc import SAGC
+from sagc.controllers.static import StaticGroupSize
+from sagc.run.folder import FORMAT
+from sagc.run.rollout import Rollout
 from sagc.trace import StepRecord
 
 CONTROLLERS = {"sagc": SAGC, "sagc-robust": RobustSAGC}

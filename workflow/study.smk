@@ -5,12 +5,11 @@ import contextlib
 import sys
 from pathlib import Path
 
-import analysis.study
 import sagc
-from analysis.study.config import load_study
-from sagc import environment
+from sagc.simulation.study.config import load_study
+from sagc.system import environment
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
+from sagc.run.folder import RunFolder
 
 environment.prepare()
 CONFIG = str(Path(str(workflow.basedir)).parent / "config" / "study.yaml")
@@ -25,10 +24,9 @@ except UserError as error:
     sys.exit(f"Error: {error}")
 RESULTS = str(Path(STUDY.results))
 # Whoever changes a controller wants the study of that one.
-LIBRARY, ANALYSIS = Path(sagc.__file__).parent, Path(analysis.study.__file__).parents[1]
-CODE = [LIBRARY / f"{name}.py" for name in ["controller", "posterior", "lengths", "step_time"]]
-CODE += [ANALYSIS / "study" / f"{name}.py" for name in ["config", "measures", "play", "vary", "variants", "savings"]]
-CODE = [str(path) for path in [*CODE, *sorted(LIBRARY.glob("simulate/*.py")), ANALYSIS / "simulated.py"]]
+LIBRARY = Path(sagc.__file__).parent
+PLAYED = ("controllers/*.py", "posterior.py", "lengths.py", "simulation/**/*.py")
+CODE = [str(path) for pattern in PLAYED for path in sorted(LIBRARY.glob(pattern))]
 
 
 wildcard_constraints:
@@ -67,7 +65,7 @@ rule play:
     message:
         "every arm on the workload {wildcards.name}"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.play {wildcards.name:q} --config {input.config:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m sagc.simulation.study.play {wildcards.name:q} --config {input.config:q}"
         " --out {params.folder:q} > {log:q} 2>&1"
 
 
@@ -88,7 +86,7 @@ rule vary:
     message:
         "the controllers with other values of {wildcards.name}"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.vary {wildcards.name:q} --config {input.config:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m sagc.simulation.study.sensitivity {wildcards.name:q} --config {input.config:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 
@@ -113,7 +111,7 @@ rule compare_variants:
     message:
         "other parameters of sagc-robust"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.variants --config {input.config:q} --out {params.folder:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m sagc.simulation.study.variants --config {input.config:q} --out {params.folder:q}"
         " > {log:q} 2>&1"
 
 
@@ -134,7 +132,7 @@ rule save:
     message:
         "a changing size against static ones on lengths with a {wildcards.name} tail"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m analysis.study.savings {wildcards.name:q} --config {input.config:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m sagc.simulation.study.savings {wildcards.name:q} --config {input.config:q}"
         " --out {output:q} > {log:q} 2>&1"
 
 

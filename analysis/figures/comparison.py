@@ -14,8 +14,7 @@ from matplotlib.path import Path as MatplotlibPath
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from analysis.equal_cost import accuracy_curve, equal_cost
-from analysis.figure_style import (
+from analysis.figures.style import (
     FAINT,
     NARROW,
     WIDE,
@@ -28,8 +27,9 @@ from analysis.figure_style import (
     thin,
     time_unit,
 )
-from analysis.runs import RunResults
-from analysis.training_figures import begun, concat
+from analysis.figures.training import begun, concat
+from analysis.results.runs import RunResults
+from analysis.tables.equal_cost import accuracy_curve, equal_cost
 
 REWARD = "training reward"  # takes the place of a benchmark where there is none
 
@@ -109,10 +109,10 @@ def draw_accuracy(data: pd.DataFrame) -> Figure:
 def pareto_data(runs: list[RunResults]) -> pd.DataFrame:
     """Table of the arms: group, seeds, measure, hours, hours_se, accuracy, accuracy_se, on_front, problems_se.
 
-    They are those of `analysis.equal_cost.equal_cost`. `measure` is the first benchmark of the cell, or the training
-    reward at the end where no run is evaluated. `problems_se` is the mean over the arm's runs of their own accuracy's
-    standard error over the benchmark's problems, as opposed to `accuracy_se`, which is over the seeds. An arm whose
-    accuracy or hours are not known yet is in it with NaN; where no arm's are, there are no rows.
+    They are those of `analysis.tables.equal_cost.equal_cost`. `measure` is the first benchmark of the cell, or the
+    training reward at the end where no run is evaluated. `problems_se` is the mean over the arm's runs of their own
+    accuracy's standard error over the benchmark's problems, as opposed to `accuracy_se`, which is over the seeds. An
+    arm whose accuracy or hours are not known yet is in it with NaN; where no arm's are, there are no rows.
     """
     arms = equal_cost(runs)
     names = [name.removeprefix("front_") for name in arms.columns if name.startswith("front_")]

@@ -1,6 +1,6 @@
 """The figures of a results folder: per model, algorithm and stack one of each kind, as SVG, PNG and its data as CSV.
 
-    python -m analysis.figures --out results/figures results
+    python -m analysis.figures.kinds --out results/figures results
 
 What is drawn is in the CSV, and each figure is drawn from that table alone.
 """
@@ -18,8 +18,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from analysis import Command
-from analysis.comparison_figures import (
+from analysis.cells import SECTION
+from analysis.figures.comparison import (
     REWARD,
     accuracy_data,
     draw_accuracy,
@@ -30,10 +30,8 @@ from analysis.comparison_figures import (
     pareto_data,
     reward_data,
 )
-from analysis.figure_style import arm_label, figure_style, save_figure
-from analysis.runs import RunResults, load_results
-from analysis.tables import SECTION
-from analysis.training_figures import (
+from analysis.figures.style import arm_label, figure_style, save_figure
+from analysis.figures.training import (
     control_data,
     draw_control,
     draw_group_size,
@@ -43,7 +41,9 @@ from analysis.training_figures import (
     lengths_data,
     risk_data,
 )
+from analysis.results.runs import RunResults, load_results
 from sagc.errors import UserError
+from sagc.system.command import Command
 
 Section = tuple[str, str, str]
 

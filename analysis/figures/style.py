@@ -28,8 +28,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from analysis.summary import LAST_STEPS
-from sagc.run_folder import write_atomically
+from analysis.results.summary import LAST_STEPS
+from sagc.system.files import write_atomically
 
 WIDE, NARROW = 7.0, 3.5  # inches: the text width and a column of a two-column page
 DPI = 150

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarFormatter
 
-from analysis.figure_style import (
+from analysis.figures.style import (
     FAINT,
     GREY,
     NARROW,
@@ -29,7 +29,7 @@ from analysis.figure_style import (
     share_axis,
     thin,
 )
-from analysis.runs import RunResults
+from analysis.results.runs import RunResults
 
 QUANTILES = {"q10": 0.1, "q25": 0.25, "median_length": 0.5, "q75": 0.75, "q90": 0.9, "q99": 0.99, "max_length": 1.0}
 DUAL = {"dual_variable": "dual variable λ", "budget": "budget b"}

@@ -23,21 +23,21 @@ import jinja2
 import markupsafe
 import pandas as pd
 
-from analysis import Command
-from analysis.arms import summarize_arms
-from analysis.clocks import clock_verdict, uneven_clocks
-from analysis.equal_cost import compare_with_static, equal_cost, write_equal_cost
-from analysis.figures import FigureFile, write_figures
-from analysis.published import published, write_published
+from analysis.cells import CELL
+from analysis.figures.kinds import FigureFile, write_figures
 from analysis.report.run_page import run_page
 from analysis.report.sections import Tables, sections_of
-from analysis.runs import Results, load_results
-from analysis.savings import savings, write_savings
-from analysis.summary import CELL
-from analysis.tables import add_ratios, benchmarks
-from analysis.verdict import verdict
-from sagc.run_folder import write_atomically
-from sagc.source_state import as_text, source_state
+from analysis.report.verdict import verdict
+from analysis.results.runs import Results, load_results
+from analysis.tables.arms import summarize_arms
+from analysis.tables.clocks import clock_verdict, uneven_clocks
+from analysis.tables.equal_cost import compare_with_static, equal_cost, write_equal_cost
+from analysis.tables.published import published, write_published
+from analysis.tables.runs import add_ratios, benchmarks
+from analysis.tables.time_split import savings, write_savings
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
+from sagc.system.source_state import as_text, source_state
 
 TITLE = "Straggler-aware group control: results"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.markup import Column
+from analysis.tables.table import Column
 
 
 @dataclass(frozen=True)

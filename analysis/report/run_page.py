@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from analysis.markup import Column, decimals
-from analysis.report.tables import PageTable, page_table
-from analysis.runs import RunResults
-from analysis.steps import REFILLS, slots_are_bound
-from sagc.source_state import as_text
+from analysis.report.page_tables import PageTable, page_table
+from analysis.results.runs import RunResults
+from analysis.results.steps import REFILLS, slots_are_bound
+from analysis.tables.table import Column, decimals
+from sagc.system.source_state import as_text
 
 SHOWN_STEPS = 60  # rows of the trace on a page; the whole trace is beside it
 

@@ -7,20 +7,21 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.arm_tables import accuracy_columns, efficiency_columns
-from analysis.equal_cost import AS_GOOD, cost_columns, pareto_columns
-from analysis.markup import MISSING, Column, decimals, named, percent
-from analysis.output_lengths import READ as LENGTH_COLUMNS
-from analysis.output_lengths import compare_lengths
-from analysis.published import READ as PUBLISHED_COLUMNS
+from analysis.cells import CELL, SECTION, natural_order
+from analysis.report.page_tables import PageTable, page_table
 from analysis.report.run_page import page_id
-from analysis.report.tables import PageTable, page_table
-from analysis.runs import Results, RunResults
-from analysis.savings import READ as SAVINGS_COLUMNS
-from analysis.savings import notes as savings_notes
-from analysis.steps import UPPER_BOUND
-from analysis.summary import CELL, training_columns
-from analysis.tables import SECTION, benchmarks, idle_marked, idle_percent, natural_order
+from analysis.results.runs import Results, RunResults
+from analysis.results.steps import UPPER_BOUND
+from analysis.results.summary import training_columns
+from analysis.tables.arm_tables import accuracy_columns, efficiency_columns
+from analysis.tables.equal_cost import AS_GOOD, cost_columns, pareto_columns
+from analysis.tables.output_lengths import READ as LENGTH_COLUMNS
+from analysis.tables.output_lengths import compare_lengths
+from analysis.tables.published import READ as PUBLISHED_COLUMNS
+from analysis.tables.runs import benchmarks, idle_marked, idle_percent
+from analysis.tables.table import MISSING, Column, decimals, named, percent
+from analysis.tables.time_split import READ as SAVINGS_COLUMNS
+from analysis.tables.time_split import notes as savings_notes
 from sagc.errors import UserError
 
 CELLS = named(SECTION)
@@ -47,9 +48,9 @@ class Section:
 class Tables:
     """What the sections show; runs, arms and costs are empty where no run is done.
 
-    runs, arms, costs, rivals, split and theirs are those of `analysis.summary.summarize_run`,
-    `analysis.arms.summarize_arms`, `analysis.equal_cost.equal_cost` and `compare_with_static`,
-    `analysis.savings.savings` and `analysis.published.published`.
+    runs, arms, costs, rivals, split and theirs are those of `analysis.results.summary.summarize_run`,
+    `analysis.tables.arms.summarize_arms`, `analysis.tables.equal_cost.equal_cost` and `compare_with_static`,
+    `analysis.tables.time_split.savings` and `analysis.tables.published.published`.
     """
 
     runs: pd.DataFrame

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.equal_cost import NO_WORSE
-from analysis.markup import spread
-from analysis.tables import REFERENCE, SECTION
+from analysis.cells import REFERENCE, SECTION
+from analysis.tables.equal_cost import NO_WORSE
+from analysis.tables.table import spread
 
 NOTHING = "There is no verdict yet: no run is done."
 ALONE = f"There is no verdict: no controlled arm has a static {REFERENCE} to be compared with."
@@ -20,13 +20,13 @@ def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame, clocks: str)
     Parameters
     ----------
     arms : DataFrame
-        One row per arm (see `analysis.arms.summarize_arms`).
+        One row per arm (see `analysis.tables.arms.summarize_arms`).
     quality : str
         The name of the benchmark that is judged by, or "reward".
     rivals : DataFrame
-        Controlled arms against static ones (see `analysis.equal_cost.compare_with_static`).
+        Controlled arms against static ones (see `analysis.tables.equal_cost.compare_with_static`).
     clocks : str
-        Where hours do not compare (see `analysis.clocks.clock_verdict`); empty where they do.
+        Where hours do not compare (see `analysis.tables.clocks.clock_verdict`); empty where they do.
 
     Returns
     -------

@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
-from analysis.folders import find_runs
-from analysis.steps import Steps, read_steps
-from analysis.summary import CELL, read_evaluation, summary_row
-from analysis.tables import SECTION, natural_order
+from analysis.cells import CELL, SECTION, natural_order
+from analysis.results.folders import find_runs
+from analysis.results.steps import Steps, read_steps
+from analysis.results.summary import read_evaluation, summary_row
 from sagc.errors import UserError
-from sagc.run_folder import OLDER, RunFolder, is_older
+from sagc.run.folder import OLDER, RunFolder, is_older
 
 DONE, NOT_EVALUATED, UNFINISHED, EMPTY = "done", "not evaluated", "unfinished", "empty"
 
@@ -36,11 +36,11 @@ class RunResults:
         The content of config.json: run, hash, versions, machine.
     planned_steps : int
     steps, risks, realised : DataFrame
-        See `analysis.steps.Steps`.
+        See `analysis.results.steps.Steps`.
     evaluation : dict or None
         The content of eval/evaluation.json.
     summary : dict or None
-        The row of `analysis.summary.summarize_run` where the run is done, None otherwise.
+        The row of `analysis.results.summary.summarize_run` where the run is done, None otherwise.
     state : str
         "done"; "not evaluated": all steps done, without an evaluation; "unfinished": some steps; "empty": none.
     problems : list of str
@@ -81,7 +81,7 @@ class Results:
     problems: list[str]
 
     def table(self) -> pd.DataFrame:
-        """One row per run that is done (see `analysis.summary.summarize_run`)."""
+        """One row per run that is done (see `analysis.results.summary.summarize_run`)."""
         return pd.DataFrame([run.summary for run in self.runs if run.summary is not None])
 
 

@@ -1,6 +1,6 @@
 """One row per run: what the tables need, from the run's config.json, trace.jsonl and eval/evaluation.json alone.
 
-    python -m analysis.summary results/tiny-qwen2/grpo/vanilla/16/seed0
+    python -m analysis.results.summary results/tiny-qwen2/grpo/vanilla/16/seed0
 
 writes summary.json into the run's folder.
 """
@@ -15,17 +15,17 @@ from typing import Any
 import click
 import pandas as pd
 
-from analysis import Command
-from analysis.folders import find_runs
-from analysis.steps import step_row, steps_table
+from analysis.cells import CELL
+from analysis.results.folders import find_runs
+from analysis.results.steps import step_row, steps_table
 from sagc.errors import UserError
 from sagc.lengths import idle_fraction
-from sagc.run_folder import OLDER, RunFolder, is_older, write_atomically
+from sagc.run.folder import OLDER, RunFolder, is_older
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 from sagc.trace import read_trace
 
 LAST_STEPS = 10  # steps at the end of training over which `reward` is a mean
-SECTION = ["model", "algorithm", "stack"]  # arms are compared within one
-CELL = (*SECTION, "group", "seed")
 TIMES = {"wall_s": "step_s", "rollout_s": "rollout_s", "train_s": "train_s", "sync_s": "sync_s"}
 BENCHMARK_METRICS = {  # column, before the name of the benchmark -> metric
     "majority": "majority",
@@ -80,7 +80,7 @@ def summarize_run(folder: str | Path) -> dict[str, Any]:
 
 
 def summary_row(config: dict[str, Any], table: pd.DataFrame, evaluation: dict[str, Any]) -> dict[str, Any]:
-    """The row of a run (see `summarize_run`) from its config.json, its steps (`analysis.steps`) and its evaluation."""
+    """The row of a run (see `summarize_run`) from its config.json, its steps and its evaluation."""
     run = config["run"]
     row = {name: run["cell"][name] for name in CELL} | {"group": str(run["cell"]["group"])}
     row |= training_columns(table, event=run["straggler"]["event"])
@@ -99,18 +99,18 @@ def write_summary(folder: str | Path) -> dict[str, Any]:
 def summarize_results(results: str | Path) -> pd.DataFrame:
     """Summarize every run below a folder and write the tables over them into it, each as CSV and as Markdown.
 
-    They are summary, a line per run; in tables/ those over arms (see `analysis.arm_tables`); and output_lengths (see
-    `analysis.output_lengths.compare_lengths`). Runs that are not complete are left out, each with a warning. Returns
-    the first of them.
+    They are summary, a line per run; in tables/ those over arms (see `analysis.tables.arm_tables`); and output_lengths
+    (see `analysis.tables.output_lengths.compare_lengths`). Runs that are not complete are left out, each with a
+    warning. Returns the first of them.
 
     Raises
     ------
     UserError
         Where there is no complete run, or two of the same cell, and where output lengths cannot be compared.
     """
-    from analysis.arm_tables import write_arm_tables
-    from analysis.output_lengths import compare_lengths, write_lengths
-    from analysis.tables import add_ratios, read_summaries, write_tables
+    from analysis.tables.arm_tables import write_arm_tables
+    from analysis.tables.output_lengths import compare_lengths, write_lengths
+    from analysis.tables.runs import add_ratios, read_summaries, write_tables
 
     results, summaries = Path(results), []
     folders, elsewhere = find_runs(results)

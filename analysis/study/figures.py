@@ -12,8 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis import Command
-from analysis.figure_style import (
+from analysis.figures.style import (
     FAINT,
     GREY,
     WIDE,
@@ -25,8 +24,9 @@ from analysis.figure_style import (
     save_figure,
     share_axis,
 )
-from analysis.study.config import StudyConfig, load_study
-from analysis.study.measures import WINDOW
+from sagc.simulation.study.config import StudyConfig, load_study
+from sagc.simulation.study.measures import WINDOW
+from sagc.system.command import Command
 
 NAMES = {"tau": "tau", "delta": "delta", "eta": "eta", "rho": "rho", "integral_gain": "k_i", "hysteresis": "h"}
 PARTS = {"barrier": ("iterations", "#0072B2"), "rows": ("rows", "#56B4E9"), "train": ("updates", "#999999")}

@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from analysis import Command
-from analysis.markup import Column, decimals, legend, markdown_table, with_error
-from analysis.study.config import load_study
-from analysis.study.measures import AHEAD, BURN_IN, CLOSE, WINDOW, noise_floor
-from sagc.run_folder import write_atomically
+from analysis.tables.table import Column, decimals, legend, markdown_table, with_error
+from sagc.simulation.study.config import load_study
+from sagc.simulation.study.measures import AHEAD, BURN_IN, CLOSE, WINDOW, noise_floor
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 OURS, THEIRS = "sagc-robust", "sagc"
 MEASURES = ("straggler_rate", "distance", "risk_distance", "bias", "recovery")

@@ -1,6 +1,6 @@
 """The tables over arms, to read and to print: efficiency and accuracy, as Markdown and LaTeX, and all columns as CSV.
 
-python -m analysis.arm_tables --out results/tables results/summary.csv
+python -m analysis.tables.arm_tables --out results/tables results/summary.csv
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from analysis import Command
-from analysis.arms import BEST, MEANS, summarize_arms
-from analysis.clocks import uneven_clocks
-from analysis.markup import (
+from analysis.cells import REFERENCE, SECTION
+from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
+from analysis.tables.arms import BEST, MEANS, summarize_arms
+from analysis.tables.clocks import uneven_clocks
+from analysis.tables.runs import benchmarks, idle_marked
+from analysis.tables.table import (
     MISSING,
     PLUS_MINUS,
     Column,
@@ -28,10 +30,9 @@ from analysis.markup import (
     with_interval,
     with_notes,
 )
-from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
-from analysis.tables import REFERENCE, SECTION, benchmarks, idle_marked
 from sagc.errors import UserError
-from sagc.run_folder import write_atomically
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 INTERVAL = "with its 95 % paired t interval, and of n seeds, those that both have"
 
@@ -39,7 +40,7 @@ INTERVAL = "with its 95 % paired t interval, and of n seeds, those that both hav
 def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
     """Write arms.csv, and efficiency and accuracy as .md and .tex, each whole or not.
 
-    `runs` has one row per run (see `analysis.summary.summarize_run`).
+    `runs` has one row per run (see `analysis.results.summary.summarize_run`).
     """
     arms = summarize_arms(runs)
     write_atomically(folder / "arms.csv", arms.to_csv(index=False))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.cells import REFERENCE, SECTION
 from analysis.statistics import mean_and_error, over_common, paired_difference, paired_ratio
-from analysis.tables import REFERENCE, SECTION, benchmarks
+from analysis.tables.runs import benchmarks
 
 COSTS = ("wall_s", "rollout_s", "processor_s", "tokens")  # compared as ratios
 MEANS = ("straggler_rate", "idle_fraction", "filtered_share", "mean_group_size", *COSTS, "reward")
@@ -21,7 +22,7 @@ def summarize_arms(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        One row per run (see `analysis.summary.summarize_run`).
+        One row per run (see `analysis.results.summary.summarize_run`).
 
     Returns
     -------

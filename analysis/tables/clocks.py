@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import pandas as pd
 
-from analysis.summary import SECTION
+from analysis.cells import SECTION
 
 UNEVEN = 1.25  # [ours] of the largest stretch to the smallest: beyond it wall clock does not compare
 
@@ -21,7 +21,7 @@ def uneven_clocks(runs: pd.DataFrame) -> dict[str, str]:
     Parameters
     ----------
     runs : DataFrame
-        One row per run (see `analysis.summary.summarize_run`): model, algorithm, stack, group, seed, wall_s and
+        One row per run (see `analysis.results.summary.summarize_run`): model, algorithm, stack, group, seed, wall_s and
         processor_s, which is NaN or None where it was not recorded.
     """
     sections = {"/".join(section): rows for section, rows in runs.groupby(SECTION, sort=False)} if len(runs) else {}
@@ -31,7 +31,8 @@ def uneven_clocks(runs: pd.DataFrame) -> dict[str, str]:
 def clock_verdict(uneven: Collection[str], arms: pd.DataFrame) -> str:
     """One sentence for a verdict whose hours do not compare, with what processor time says; none where all do.
 
-    `uneven` are the sections of `uneven_clocks`; `arms` has one row per arm (see `analysis.arms.summarize_arms`).
+    `uneven` are the sections of `uneven_clocks`; `arms` has one row per arm (see
+    `analysis.tables.arms.summarize_arms`).
     """
     if not uneven:
         return ""

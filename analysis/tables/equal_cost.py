@@ -14,7 +14,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.markup import (
+from analysis.cells import REFERENCE, SECTION
+from analysis.results.runs import RunResults
+from analysis.results.summary import LAST_STEPS
+from analysis.statistics import INTERVAL, Comparison, mean_and_error, over_common, paired_difference, paired_ratio
+from analysis.tables.runs import benchmarks
+from analysis.tables.table import (
     MISSING,
     PLUS_MINUS,
     Column,
@@ -29,11 +34,7 @@ from analysis.markup import (
     with_interval,
     with_notes,
 )
-from analysis.runs import RunResults
-from analysis.statistics import INTERVAL, Comparison, mean_and_error, over_common, paired_difference, paired_ratio
-from analysis.summary import LAST_STEPS
-from analysis.tables import REFERENCE, SECTION, benchmarks
-from sagc.run_folder import write_atomically
+from sagc.system.files import write_atomically
 
 Section = tuple[str, str, str]
 Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
@@ -60,7 +61,7 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
     Parameters
     ----------
     runs : sequence of RunResults
-        In natural order, as `analysis.runs.load_results` gives them.
+        In natural order, as `analysis.results.runs.load_results` gives them.
 
     Returns
     -------
@@ -196,7 +197,7 @@ def pareto_front(hours: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from analysis.equal_cost import pareto_front
+    >>> from analysis.tables.equal_cost import pareto_front
     >>> pareto_front(np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.7, 0.6]))
     array([ True,  True, False])
     """
@@ -211,8 +212,8 @@ def compare_with_static(runs: Sequence[RunResults]) -> pd.DataFrame:
     Parameters
     ----------
     runs : sequence of RunResults
-        In natural order, as `analysis.runs.load_results` gives them. Those that are not trained to their end do not
-        count.
+        In natural order, as `analysis.results.runs.load_results` gives them. Those that are not trained to their end do
+        not count.
 
     Returns
     -------
@@ -365,7 +366,7 @@ def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float
 def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
     """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not.
 
-    `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.clocks`.
+    `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.tables.clocks`.
     """
     compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
     front = [name for name in frame.columns if name not in compared]

@@ -1,6 +1,6 @@
 """Are outputs shorter after straggler-aware control? Controlled arms against static ones, problem by problem.
 
-    python -m analysis.output_lengths --csv lengths.csv --markdown lengths.md --latex lengths.tex RUN_DIR ...
+    python -m analysis.tables.output_lengths --csv lengths.csv --markdown lengths.md --latex lengths.tex RUN_DIR ...
 
 Both arms answered the same problems of a benchmark, so what is compared is paired, a difference per problem: how much
 the problems differ from each other cancels out of it. Lengths in training are not here but in summary.csv.
@@ -18,8 +18,10 @@ import click
 import numpy as np
 import pandas as pd
 
-from analysis import Command
-from analysis.markup import (
+from analysis.cells import CELL, SECTION, natural_order
+from analysis.results.summary import read_evaluation
+from analysis.statistics import ratio_of_means
+from analysis.tables.table import (
     MISSING,
     Column,
     decimals,
@@ -30,12 +32,11 @@ from analysis.markup import (
     percent,
     spread,
 )
-from analysis.statistics import ratio_of_means
-from analysis.summary import CELL, read_evaluation
-from analysis.tables import SECTION, natural_order
 from sagc.errors import UserError
-from sagc.jsonl import read_rows
-from sagc.run_folder import RunFolder, write_atomically
+from sagc.run.folder import RunFolder
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
+from sagc.system.jsonl import read_rows
 
 SAME = ("max_response_tokens", "temperature", "top_p")  # keys of the evaluation that lengths depend on
 COLUMNS = [

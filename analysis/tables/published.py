@@ -14,8 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.equal_cost import Arms, arms_by_cell, trained
-from analysis.markup import (
+from analysis.cells import REFERENCE, SECTION
+from analysis.results.runs import RunResults
+from analysis.results.summary import training_columns
+from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_ratio
+from analysis.tables.equal_cost import Arms, arms_by_cell, trained
+from analysis.tables.table import (
     MISSING,
     Column,
     Row,
@@ -29,11 +33,7 @@ from analysis.markup import (
     with_interval,
     with_notes,
 )
-from analysis.runs import RunResults
-from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_ratio
-from analysis.summary import training_columns
-from analysis.tables import REFERENCE, SECTION
-from sagc.run_folder import write_atomically
+from sagc.system.files import write_atomically
 
 SOURCE = (
     'Khan, Ahmed, Fayyaz, Di, Hong, Ali Anwar, "Faster Synchronous On-Policy RL via Straggler-Aware Group Sizing", '
@@ -67,8 +67,8 @@ def published(runs: Sequence[RunResults]) -> pd.DataFrame:
     Parameters
     ----------
     runs : sequence of RunResults
-        In natural order, as `analysis.runs.load_results` gives them. Those that are not trained to their end do not
-        count.
+        In natural order, as `analysis.results.runs.load_results` gives them. Those that are not trained to their end do
+        not count.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
 
 
 def write_published(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
-    """Write published as .csv, .md and .tex, each whole; `frame` as of `published`, `clocks` as of analysis.clocks."""
+    """Write published as .csv, .md and .tex, each whole; `clocks` as of analysis.tables.clocks."""
     write_atomically(folder / "published.csv", frame.assign(source=SOURCE).to_csv(index=False))
     write_atomically(folder / "published.md", with_notes(to_markdown(frame), clocks))
     write_atomically(folder / "published.tex", latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.markup import MISSING, Column, Row, markdown_table
+from analysis.tables.table import MISSING, Column, Row, markdown_table
 from sagc.replay.estimate import MEASURES, Replay
-from sagc.run_folder import write_atomically
+from sagc.system.files import write_atomically
 
 SCALES = {"straggler_rate": 100, "idle_fraction": 100, "informative_share": 100}
 DRIFT = "This is a what-if on the lengths of this run: a policy trained with another group size drifts apart from it."

@@ -1,6 +1,6 @@
 """The table over all runs: summary.csv with every column, summary.md to read.
 
-    python -m analysis.tables --csv results/summary.csv --markdown results/summary.md RUN/summary.json ...
+    python -m analysis.tables.runs --csv results/summary.csv --markdown results/summary.md RUN/summary.json ...
 
 The runs are given one by one, so that runs of another config in the same folder are not mixed in.
 """
@@ -15,15 +15,15 @@ from typing import Any
 import click
 import pandas as pd
 
-from analysis import Command
-from analysis.clocks import uneven_clocks
-from analysis.markup import MISSING, Column, decimals, legend, markdown_table, number, percent, spread, with_notes
-from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
-from analysis.summary import CELL, LAST_STEPS, SECTION
+from analysis.cells import CELL, REFERENCE, SECTION, natural_order
+from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
+from analysis.results.summary import LAST_STEPS
+from analysis.tables.clocks import uneven_clocks
+from analysis.tables.table import MISSING, Column, decimals, legend, markdown_table, number, percent, spread, with_notes
 from sagc.errors import UserError
-from sagc.run_folder import write_atomically
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
-REFERENCE = "16"  # the static group size that times and tokens are compared with
 RATIOS = {"wall_vs_static16": "wall_s", "rollout_vs_static16": "rollout_s", "tokens_vs_static16": "tokens"}
 
 
@@ -49,13 +49,6 @@ def read_summaries(paths: Iterable[str | Path]) -> pd.DataFrame:
     if not rows:
         raise UserError("no summary.json to make a table of; summarize a run first")
     return pd.DataFrame(sorted(rows, key=natural_order)).astype({"processor_s": float})
-
-
-def natural_order(row: dict[str, Any]) -> tuple:
-    """Sort key of a cell: by section, then static sizes by their number, controllers by name, and by seed."""
-    group = row["group"]
-    size = int(group) if group.isdigit() else float("inf")
-    return (*(row[name] for name in SECTION), size, group, row["seed"])
 
 
 def add_ratios(frame: pd.DataFrame) -> pd.DataFrame:

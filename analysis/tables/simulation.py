@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from analysis.markup import Column, decimals, legend, markdown_table, percent
+from analysis.tables.table import Column, decimals, legend, markdown_table, percent
 from sagc.errors import UserError
 from sagc.lengths import idle_fraction
-from sagc.simulate.calibrate import Misfit
-from sagc.simulate.config import SimulationConfig
-from sagc.simulate.run import simulate
-from sagc.step_time import StepTime
+from sagc.simulation.calibration import Misfit
+from sagc.simulation.config import SimulationConfig
+from sagc.simulation.step_time import StepTime
+from sagc.simulation.steps import simulate
 
 
 def summarize_steps(steps: pd.DataFrame) -> dict[str, float]:
@@ -23,7 +23,7 @@ def summarize_steps(steps: pd.DataFrame) -> dict[str, float]:
     Parameters
     ----------
     steps : DataFrame
-        As of `sagc.simulate.run.simulate`; not empty.
+        As of `sagc.simulation.steps.simulate`; not empty.
 
     Returns
     -------

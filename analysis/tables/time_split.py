@@ -17,9 +17,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.arms import BEST, summarize_arms
-from analysis.equal_cost import Arms, Section, arms_by_cell
-from analysis.markup import (
+from analysis.cells import REFERENCE, SECTION
+from analysis.results.runs import RunResults
+from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
+from analysis.tables.arms import BEST, summarize_arms
+from analysis.tables.equal_cost import Arms, Section, arms_by_cell
+from analysis.tables.table import (
     MISSING,
     Column,
     Row,
@@ -31,10 +34,7 @@ from analysis.markup import (
     spread,
     with_notes,
 )
-from analysis.runs import RunResults
-from analysis.steps import MARK, UPPER_BOUND, slots_are_bound
-from analysis.tables import REFERENCE, SECTION
-from sagc.run_folder import write_atomically
+from sagc.system.files import write_atomically
 
 PARTS = {  # part -> what it is called where it saves time, and where it costs time
     "groups": ("smaller groups", "larger groups"),
@@ -63,22 +63,23 @@ def savings(runs: Sequence[RunResults]) -> pd.DataFrame:
     Parameters
     ----------
     runs : sequence of RunResults
-        In natural order, as `analysis.runs.load_results` gives them; unfinished ones, too.
+        In natural order, as `analysis.results.runs.load_results` gives them; unfinished ones, too.
 
     Returns
     -------
     DataFrame
         model, algorithm, stack, group : the arm.
         reference : the static size that it is compared with.
-        best : whether that is the best static arm (see `analysis.arms.summarize_arms`).
+        best : whether that is the best static arm (see `analysis.tables.arms.summarize_arms`).
         seeds : how many both arms have with at least a step; where there is none, what follows is NaN.
         steps : the fewest steps that a pair was compared over.
         reference_s : seconds of the reference's steps, sum over the pairs.
         saved_s, P_s : seconds less than that, in all and by each part P of PARTS (see `split`); negative where the
         arm took longer.
         saved_share, P_share : the same relative to reference_s.
-        slots_bound : whether the slots of one of the two are an upper bound (see `analysis.steps.slots_are_bound`), so
-        that it is not known what of waits and speed, whose sum is exact, is either.
+        slots_bound : whether the slots of one of the two are an upper bound (see
+        `analysis.results.steps.slots_are_bound`), so that it is not known what of waits and speed, whose sum is exact,
+        is either.
     """
     best = _best_static(runs)
     rows = []
@@ -96,7 +97,7 @@ def split(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
     Parameters
     ----------
     own, reference : DataFrame
-        The steps of the two, the same number and at least one (see `analysis.steps.Steps`).
+        The steps of the two, the same number and at least one (see `analysis.results.steps.Steps`).
 
     Returns
     -------
@@ -171,7 +172,7 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
 
 
 def write_savings(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
-    """Write savings as .csv, .md and .tex, each whole; `frame` as of `savings`, `clocks` as of `analysis.clocks`."""
+    """Write savings as .csv, .md and .tex, each whole; `clocks` as of `analysis.tables.clocks`."""
     write_atomically(folder / "savings.csv", frame.to_csv(index=False))
     write_atomically(folder / "savings.md", with_notes(to_markdown(frame), clocks))
     latex = latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2)

@@ -2,7 +2,7 @@
 
 import os
 
-from sagc import vllm_environment
+from sagc.system import vllm_environment
 
 EXTENSION = "openrlhf_patch.cpu.worker.CpuWorker"
 

@@ -1,4 +1,4 @@
-"""The sections of a config file, each with its rules. What a grid and a run make of them is in sagc/config.py.
+"""The sections of a config file, each with its rules. What a grid and a run make of them is in sagc/config/grid.py.
 
 Defaults that the paper does not give are marked [ours] in config/README.md.
 """
@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from sagc.paths import ExpandedPath, FilePath, FolderPath
+from sagc.controllers.registry import CONTROLLED
+from sagc.system.paths import ExpandedPath, FilePath, FolderPath
+from sagc.tiny.task import WARM_START_STEPS
 
-CONTROLLED = ("sagc", "sagc-robust")  # types of controller that choose a group size
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 Name = Annotated[str, Field(pattern=NAME)]
 Stack = Literal["vanilla", "openrlhf"]
-WARM_START_STEPS = 1600
 
 
 class Strict(BaseModel):

@@ -1,12 +1,12 @@
 """Makes the training prompts of a model from the config's data, as the JSON lines that both stacks read.
 
-    python -m sagc.training_data --source JSON --out results/data/train/MODEL.jsonl
+    python -m sagc.data.preparation --source JSON --out results/data/train/MODEL.jsonl
 
 1. Problems become prompts by the template; prompts that are there already stay as they are.
 2. Where the model has `chat`, a prompt that is text becomes one message of the user.
 3. Answers become text. A row without a problem or an answer is an error.
-4. A problem that is there already (see `sagc.overlap.normalise`) is dropped. Where its answers differ, none of them can
-   be trusted, and all its rows are.
+4. A problem that is there already (see `sagc.data.normalise.normalise`) is dropped. Where its answers differ, none
+   of them can be trusted, and all its rows are.
 
 Beside the prompts is a record of the same name (.json): what they were made from, and how many rows were dropped.
 """
@@ -19,16 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from sagc.config import GridConfig, describe
-from sagc.data import prompt_text
+from sagc.config.grid import GridConfig
+from sagc.config.reading import from_json
+from sagc.config.sections import HubDataConfig, JsonlDataConfig, Strict
+from sagc.data.hub import read_hub_rows
+from sagc.data.normalise import normalise
+from sagc.data.prompts import prompt_text
 from sagc.errors import UserError
-from sagc.hub import read_hub_rows
-from sagc.jsonl import as_text, read_rows
-from sagc.overlap import normalise
-from sagc.run_folder import write_atomically
-from sagc.sections import HubDataConfig, JsonlDataConfig, Strict
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
+from sagc.system.jsonl import as_text, read_rows
 
 
 class PromptsSource(Strict):
@@ -183,17 +185,12 @@ def _without_duplicates(rows: list[tuple[str, dict[str, Any]]]) -> tuple[list[di
     return [lines[0] for lines in agreed], counts
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--source", required=True, metavar="JSON", help="What the prompts are made from.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The prompts, as JSON lines.")
 def main(source: str, out: Path) -> None:
     """Write the training prompts of a model."""
-    try:
-        click.echo(summary(write_prompts(PromptsSource.model_validate_json(source), out)))
-    except ValidationError as error:
-        raise click.UsageError(f"--source: {describe(error, PromptsSource)}") from None
-    except UserError as error:
-        raise click.UsageError(str(error)) from None
+    click.echo(summary(write_prompts(from_json(PromptsSource, source, "--source"), out)))
 
 
 if __name__ == "__main__":

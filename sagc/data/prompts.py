@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from sagc.config import GridConfig
+from sagc.config.grid import GridConfig
 from sagc.errors import UserError
-from sagc.jsonl import read_rows
+from sagc.system.jsonl import read_rows
 
 
 def embedded_folder(grid: GridConfig) -> Path:
@@ -14,7 +14,8 @@ def embedded_folder(grid: GridConfig) -> Path:
 
 
 def prompts_path(grid: GridConfig, model: str) -> Path:
-    """The training prompts of a model, by its name in the grid: the embedded task's, or made by sagc/training_data.py.
+    """The training prompts of a model, by its name in the grid: the embedded task's, or made by
+    sagc/data/preparation.py.
 
     Those are a file per model, because only some models have their prompts as chat messages.
     """

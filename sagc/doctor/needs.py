@@ -10,11 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagc.config import GridConfig, RunConfig
-from sagc.doctor import gpu_count, memory_gb, missing_packages, not_installed
+from sagc.config.grid import GridConfig
+from sagc.config.run import RunConfig
+from sagc.config.sections import JobConfig
+from sagc.doctor.machine import gpu_count, memory_gb, missing_packages, not_installed
 from sagc.errors import UserError
 from sagc.evaluation.problems import BENCHMARKS, problems_folder, read_source, task_file
-from sagc.sections import JobConfig
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo

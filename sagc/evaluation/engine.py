@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from sagc.config.sections import EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluation.journal import Journal, Response
-from sagc.sections import EvaluationConfig
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

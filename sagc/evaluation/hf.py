@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sagc.config.sections import EvaluationConfig
 from sagc.evaluation.engine import Engine, ModelFolder
-from sagc.sections import EvaluationConfig
 
 if TYPE_CHECKING:
     from lm_eval.models.huggingface import HFLM

@@ -23,13 +23,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sagc.config.sections import BenchmarkConfig, EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluation.engine import Engine, ModelFolder
 from sagc.evaluation.metrics import benchmark_metrics
 from sagc.evaluation.problems import BENCHMARKS, problems_folder, read_source, task_file
 from sagc.evaluation.scoring import AHEAD
-from sagc.run_folder import RunFolder, folder_atomically
-from sagc.sections import BenchmarkConfig, EvaluationConfig
+from sagc.run.folder import RunFolder
+from sagc.system.files import folder_atomically
 
 log = logging.getLogger("sagc")
 

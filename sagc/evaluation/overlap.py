@@ -1,6 +1,7 @@
 """Which benchmark problems the training prompts hold: the same problem, or 13 words in a row that are the same.
 
-    python -m sagc.overlap --benchmarks JSON --data results/data/tiny --json overlap.json --markdown overlap.md PROMPTS
+    python -m sagc.evaluation.overlap --benchmarks JSON --data results/data/tiny --json overlap.json --markdown
+    overlap.md PROMPTS
 
 `normalise` decides what is the same. A problem of fewer than 13 words is only compared as a whole. The n-grams of the
 benchmarks are indexed, so that the time is linear in the length of both; 13 is what GPT-3 was checked with (Brown et
@@ -10,55 +11,24 @@ al. 2020, appendix C).
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import TypeAdapter, ValidationError
+from pydantic import RootModel
 
-from sagc.data import prompt_text, read_prompts
-from sagc.errors import UserError
-from sagc.run_folder import write_atomically
-from sagc.sections import BenchmarkConfig
+from sagc.config.reading import from_json
+from sagc.config.sections import BenchmarkConfig
+from sagc.data.normalise import normalise
+from sagc.data.prompts import prompt_text, read_prompts
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 WORDS = 13  # of an n-gram
 MOST = 0.5  # share of a benchmark problem's n-grams from which on it is called copied rather than touched
-BENCHMARKS = TypeAdapter(dict[str, BenchmarkConfig])
-
-# LaTeX that only places or styles what it stands beside.
-LAYOUT = re.compile(
-    r"\\(?:left|right|q?quad|[a-z]+style|text[a-z]*|math[a-z]*|begin|end)(?![a-z])|\\[()\[\],;:! ]|[$~&]"
-)
-SAME = str.maketrans({"\N{MINUS SIGN}": "-", "\N{FRACTION SLASH}": "/", "\\": " "})
-BRACED = re.compile(r"\{\s*([^\W_]+)\s*\}")
-OPERATOR = r"[-+*/^_=<>|!%()\[\]\xb1\xb7\xd7\xf7\u2190-\u22ff]"  # the last: Unicode's arrows and operators
-PIECE = re.compile(rf"\d+(?:\.\d+)?|[^\W\d_]+|{OPERATOR}")
-AROUND_OPERATOR = re.compile(rf" ?({OPERATOR}) ?")
-
-
-def normalise(text: str) -> str:
-    r"""A problem's text as it is compared: words of letters, numbers and operators with single spaces between them.
-
-    1. Unicode NFKC and lower case (casefold); the minus sign is a hyphen.
-    2. LaTeX that places or styles (`$`, `\(`, `\[`, `\,`, `\!`, `\left`, `\quad`, `\text`, `\mathrm`, ...) is dropped,
-       `\dfrac` and `\tfrac` are `\frac`, and every other command is its name.
-    3. Braces around one word or number are dropped, other braces are parentheses.
-    4. Words, numbers and operators (with parentheses, brackets and the Unicode arrows and mathematical operators) are
-       kept, all else is a space.
-    5. There are no spaces around operators: a formula is the same however it is spaced, and mostly one word of an
-       n-gram, which thereby has to share prose.
-
-    >>> normalise(r"Find $x^{2} + \dfrac{1}{2}$, where \(x = 1.5\).")
-    'find x^2+frac 1 2 where x=1.5'
-    """
-    text = unicodedata.normalize("NFKC", text).casefold()
-    text = LAYOUT.sub(" ", re.sub(r"\\[dt]frac", r"\\frac", text)).translate(SAME)
-    text = BRACED.sub(r" \1 ", text).replace("{", "(").replace("}", ")")
-    return AROUND_OPERATOR.sub(r"\1", " ".join(PIECE.findall(text)))
+Benchmarks = RootModel[dict[str, BenchmarkConfig]]
 
 
 def ngrams(normalised: str) -> set[tuple[str, ...]]:
@@ -166,7 +136,7 @@ def to_markdown(results: Mapping[str, Mapping[str, Any]], prompts: int) -> str:
     )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("prompts", type=click.Path(path_type=Path))
 @click.option(
     "--template", default="{problem}", help="What made prompts of the problems.  [default: the prompt is one]"
@@ -180,12 +150,9 @@ def main(prompts: Path, template: str, benchmarks: str, data: Path, report: Path
     from sagc.evaluation.problems import benchmark_problems
 
     before, _, after = template.partition("{problem}")
-    try:
-        chosen = BENCHMARKS.validate_json(benchmarks)
-        problems = {name: benchmark_problems(benchmark, data) for name, benchmark in chosen.items()}
-        texts = [prompt_text(row["prompt"]) for row in read_prompts(prompts)]
-    except (UserError, ValidationError) as error:
-        raise click.UsageError(str(error)) from None
+    chosen = from_json(Benchmarks, benchmarks, "--benchmarks").root
+    problems = {name: benchmark_problems(benchmark, data) for name, benchmark in chosen.items()}
+    texts = [prompt_text(row["prompt"]) for row in read_prompts(prompts)]
     results = find_overlap([text.removeprefix(before).removesuffix(after) for text in texts], problems)
     content = {"file": str(prompts), "prompts": len(texts), "words": WORDS, "benchmarks": results}
     write_atomically(report, json.dumps(content, indent=2) + "\n")

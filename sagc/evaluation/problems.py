@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import Field, ValidationError
 
+from sagc.config.sections import BenchmarkConfig, Strict
+from sagc.data.hub import read_hub_rows
 from sagc.errors import UserError
-from sagc.hub import read_hub_rows
-from sagc.jsonl import as_text, read_lines
-from sagc.sections import BenchmarkConfig, Strict
+from sagc.system.jsonl import as_text, read_lines
 
 if TYPE_CHECKING:
     from datasets import Dataset

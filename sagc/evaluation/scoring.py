@@ -10,8 +10,8 @@ import re
 from statistics import mean
 from typing import Any
 
-from sagc.math_answers import check_all, check_soon
-from sagc.rewards import reward_function
+from sagc.rewards.math_answers import check_all, check_soon
+from sagc.rewards.registry import reward_function
 from sagc.tiny.task import claimed_guess
 
 Scores = dict[str, list]

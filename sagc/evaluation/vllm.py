@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from sagc import vllm_environment
+from sagc.config.sections import EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluation.engine import Engine, ModelFolder
-from sagc.paths import without_patterns
-from sagc.sections import EvaluationConfig
+from sagc.system import vllm_environment
+from sagc.system.paths import without_patterns
 
 if TYPE_CHECKING:
     from lm_eval.models.vllm_causallms import VLLM

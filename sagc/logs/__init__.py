@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sagc.errors import UserError
-from sagc.logs import completions, dumps, tables, traces
+from sagc.logs import completions, dumps, traces
+from sagc.logs import csv_files as tables
 from sagc.logs.form import Log, LoggedStep
 
 __all__ = ["Log", "LoggedStep", "read_log"]

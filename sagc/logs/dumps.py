@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 
 from sagc.errors import UserError
-from sagc.jsonl import numbered_lines, parse_object
 from sagc.logs.form import Log
 from sagc.logs.texts import LengthOfText, Response, step_of_texts
+from sagc.system.jsonl import numbered_lines, parse_object
 
 NAME = re.compile(r"\d+\.jsonl")
 NOTE = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from sagc.errors import UserError
 from sagc.logs.form import Log, LoggedStep, group_matrix
-from sagc.run_folder import OLDER, RunFolder, is_older
+from sagc.run.folder import OLDER, RunFolder, is_older
 from sagc.trace import StepRecord, read_trace
 
 NAME = "trace.jsonl"

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sagc.controller import GroupSizeController, build_controller, without_warnings
-from sagc.replay.rollouts import FIELDS, Amounts, Rollouts
+from sagc.controllers.protocol import GroupSizeController, without_warnings
+from sagc.controllers.registry import build_controller
+from sagc.replay.resizing import FIELDS, Amounts, Rollouts
 
 SEED = 0
 DRAWS = 8  # rollouts per step of a static size

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from sagc.config import controller_type
-from sagc.controller import CONTROLLERS
+from sagc.config.run import controller_type
+from sagc.controllers.registry import CONTROLLED, CONTROLLERS
 from sagc.errors import UserError
 from sagc.lengths import idle_fraction
 from sagc.logs import Log
 from sagc.replay.arms import Arm, controller_arm, played_arm, static_arm
 from sagc.replay.hours import Hours, fit_hours
 from sagc.replay.intervals import Interval, Resamples, Totals
-from sagc.replay.rollouts import FIELDS, Rollouts
-from sagc.sections import CONTROLLED
+from sagc.replay.resizing import FIELDS, Rollouts
 
 STATIC_SIZES = (4, 6, 8, 12, 16)
 MEASURES: dict[str, Callable[[Totals], Any]] = {

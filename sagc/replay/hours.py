@@ -1,10 +1,10 @@
 """How long other group sizes would have taken, as far as the log's own timings can tell [ours].
 
-The cost model is `sagc.step_time`. Within a log of one static size its costs are not told apart: without dynamic
-sampling every rollout has as many rows, so that what a position costs and what its rows cost rise and fall together,
-and a smaller group saves anything from nothing to its share. So hours are a range: the least and the most among all
-costs, none negative, that fit the timings about as well as the best do (profile likelihood, 95 %). Logs of several
-sizes from one machine narrow it down. How busy another run's machine is, they cannot know.
+The cost model is `sagc.simulation.step_time`. Within a log of one static size its costs are not told apart: without
+dynamic sampling every rollout has as many rows, so that what a position costs and what its rows cost rise and fall
+together, and a smaller group saves anything from nothing to its share. So hours are a range: the least and the most
+among all costs, none negative, that fit the timings about as well as the best do (profile likelihood, 95 %). Logs of
+several sizes from one machine narrow it down. How busy another run's machine is, they cannot know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from sagc.logs import Log
 from sagc.replay.intervals import Totals
-from sagc.step_time import BATCHING, Work
+from sagc.simulation.step_time import BATCHING, Work
 from sagc.trace import StepRecord
 
 LIKELY = 3.84  # 95 % quantile of chi-squared with one degree of freedom
@@ -33,7 +33,7 @@ class Hours:
     records : sequence of StepRecord
         Steps with their timings, of one or more traces of one machine.
     stack : str
-        What generated them: a key of `sagc.step_time.BATCHING`.
+        What generated them: a key of `sagc.simulation.step_time.BATCHING`.
     """
 
     def __init__(self, records: Sequence[StepRecord], stack: str):
@@ -46,7 +46,7 @@ class Hours:
         self._sync = float(np.mean([record.sync_s for record in records]))
 
     def range(self, totals: Totals) -> Range:
-        """Of a run with these totals over its steps (see `sagc.replay.rollouts.Rollouts`), in hours."""
+        """Of a run with these totals over its steps (see `sagc.replay.resizing.Rollouts`), in hours."""
         rollout = self._rollout.range([totals["rounds"], totals["positions"], totals[self._rows]])
         train = self._train.range([totals["steps"], totals["trained_tokens"]])
         sync = self._sync * totals["steps"]

@@ -18,7 +18,7 @@ SEED = 0
 BLOCK = 8  # consecutive steps, about
 DRAWN_AT_ONCE = 2**20
 
-Totals = dict[str, np.ndarray]  # per field of `sagc.replay.rollouts.FIELDS`, (resamples,) or a single value
+Totals = dict[str, np.ndarray]  # per field of `sagc.replay.resizing.FIELDS`, (resamples,) or a single value
 Interval = tuple[float, float]
 
 

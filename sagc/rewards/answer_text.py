@@ -1,6 +1,7 @@
 r"""How people and models write answers, put into the LaTeX that math-verify reads; the same for both sides.
 
-Nothing is compared here. What is ambiguous is decided as tests/unit/answer_pairs.py says, with hundreds of examples.
+Nothing is compared here. What is ambiguous is decided as tests/unit/rewards/answer_pairs.py says, with hundreds of
+examples.
 """
 
 # ruff: noqa: RUF001 - the signs that look like others are what this is about

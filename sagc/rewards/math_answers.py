@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 
 from pebble import ThreadPool
 
-from sagc.answer_text import last_box, plain, readings
+from sagc.rewards.answer_text import last_box, plain, readings
 
 log = logging.getLogger("sagc")
 
@@ -121,7 +121,7 @@ def _equal(reference: list, found: list) -> bool:
     from math_verify import verify
     from sympy import Float
 
-    from sagc.answer_numbers import exact, has, precision, rounded
+    from sagc.rewards.answer_numbers import exact, has, precision, rounded
 
     if any(mine == right for right, mine in product(reference, found)):  # however large, nothing is worked out
         return True

@@ -21,9 +21,10 @@ def tiny(prompts: list[str], completions: list[str], *, answer: list[str], **col
 def math(prompts: list, completions: list, *, answer: list[str], **columns: object) -> list[float]:
     """1.0 where math-verify finds the response's last answer equal to `answer`, else 0.0; also where it takes too long.
 
-    Responses are text, or lists of messages, of which the last counts. See sagc/math_answers.py for what is an answer.
+    Responses are text, or lists of messages, of which the last counts. See sagc/rewards/math_answers.py for what is an
+    answer.
     """
-    from sagc.math_answers import check_all
+    from sagc.rewards.math_answers import check_all
 
     responses = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
     return [float(check.correct) for check in check_all(responses, [str(solution) for solution in answer])]

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from sagc.run_folder import write_atomically
+from sagc.system.files import write_atomically
 
 log = logging.getLogger("sagc")
 

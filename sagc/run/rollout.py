@@ -4,7 +4,7 @@ import math
 import time
 from dataclasses import dataclass, field
 
-from sagc.controller import GroupSizeController
+from sagc.controllers.protocol import GroupSizeController
 from sagc.lengths import StragglerReport, decode_slots, idle_fraction
 from sagc.trace import StepRecord
 
@@ -14,7 +14,8 @@ class Rollout:
     """What one rollout generated, over all processes, and the clock of the step that it belongs to.
 
     The fields are those of `StepRecord`, as far as they are known before the step has ended; `started` is on the clock
-    of `time.perf_counter`, `processor_started` on that of `sagc.processor_time.processor_seconds`, where it is read.
+    of `time.perf_counter`, `processor_started` on that of `sagc.system.processor_time.processor_seconds`, where it is
+    read.
     """
 
     step: int
@@ -51,7 +52,7 @@ class Rollout:
         """The record of the step, which ends now.
 
         `controller` has learnt from the rollout already. `processor_s` is the processor time of the step, over all
-        processes (see sagc/processor_time.py); None where it is not known.
+        processes (see sagc/system/processor_time.py); None where it is not known.
         """
         step_s = time.perf_counter() - self.started
         report, status = self.report, controller.status()

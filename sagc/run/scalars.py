@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Protocol
 
-from sagc.config import RunConfig
+from sagc.config.run import RunConfig
+from sagc.config.sections import LoggingConfig, WandbConfig
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder, write_atomically
-from sagc.sections import LoggingConfig, WandbConfig
+from sagc.run.folder import RunFolder
+from sagc.system.files import write_atomically
 from sagc.trace import StepRecord, read_trace
 
 log = logging.getLogger("sagc")

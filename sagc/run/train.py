@@ -1,26 +1,21 @@
 """One training run, whichever its stack: claim the folder, write the config, hand over to the stack."""
 
 import contextlib
-import importlib
 import logging
 import os
 from pathlib import Path
-from types import ModuleType
 
-from sagc.config import RunConfig
+from sagc.config.run import RunConfig
+from sagc.config.sections import LoggingConfig
 from sagc.errors import UserError
-from sagc.rewards import reward_function
-from sagc.run_folder import RunFolder
-from sagc.scalars import ScalarLog
-from sagc.scalars import check as check_logging
-from sagc.sections import LoggingConfig
+from sagc.rewards.registry import reward_function
+from sagc.run.folder import RunFolder
+from sagc.run.scalars import ScalarLog
+from sagc.run.scalars import check as check_logging
+from sagc.run.stacks import STACKS
 
 log = logging.getLogger("sagc")
 NOTHING = LoggingConfig()
-
-# Stack -> module with `check(run)` and `train(run, folder, model_path, data, on_step)`; imported on use, for they are
-# heavy. `on_step` is called with each step's record when it is in the trace.
-STACKS = {"vanilla": "sagc.vanilla", "openrlhf": "openrlhf_patch"}
 
 
 def check(run: RunConfig, logging: LoggingConfig = NOTHING) -> None:
@@ -30,7 +25,7 @@ def check(run: RunConfig, logging: LoggingConfig = NOTHING) -> None:
         reward_function(run.reward)
     except ValueError as error:
         raise UserError(str(error)) from None
-    _stack(run).check(run)
+    STACKS[run.cell.stack].load().check(run)
 
 
 def train(
@@ -48,13 +43,13 @@ def train(
     run
         The resolved run.
     folder
-        The run folder (see sagc/run_folder.py).
+        The run folder (see sagc/run/folder.py).
     model
         Starting model: a local folder in Hugging Face format, or a Hub id.
     data
         JSON lines with the training prompts: `prompt`, and the columns that the reward needs.
     logging
-        Where the scalars of every step go beside the trace (see sagc/scalars.py).
+        Where the scalars of every step go beside the trace (see sagc/run/scalars.py).
     end_orphan
         Whether a job of the DAG that still trains into this folder is ended first (see `RunFolder.lock`).
 
@@ -73,13 +68,4 @@ def train(
         if main:
             place.write_config(run)
         with ScalarLog(logging if main else NOTHING, place, run) as scalars:
-            _stack(run).train(run, place, str(model), Path(data), scalars.write)
-
-
-def _stack(run: RunConfig) -> ModuleType:
-    if run.cell.stack == "vanilla":
-        from trl import import_utils
-
-        # It samples with transformers. TRL imports vLLM wherever it is installed: 5 s, in a run that may take a minute.
-        import_utils.is_vllm_available = lambda min_version=None: False
-    return importlib.import_module(STACKS[run.cell.stack])
+            STACKS[run.cell.stack].load().train(run, place, str(model), Path(data), scalars.write)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
-from sagc.step_time import BATCHING, StepTime, Work, fit_step_time
+from sagc.run.folder import RunFolder
+from sagc.simulation.step_time import BATCHING, StepTime, Work, fit_step_time
 from sagc.trace import StepRecord, read_trace
 
 

@@ -10,15 +10,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from sagc.config import describe
-from sagc.controller import GroupSizeController, build_controller
+from sagc.config.reading import describe
+from sagc.config.sections import StragglerConfig, Strict, TypeOfGroup
+from sagc.controllers.protocol import GroupSizeController
+from sagc.controllers.registry import build_controller
 from sagc.errors import UserError
-from sagc.paths import ExpandedPath
-from sagc.sections import StragglerConfig, Strict, TypeOfGroup
-from sagc.simulate.calibrate import Misfit, held_out_misfit, read_runs
-from sagc.simulate.lengths import Lengths, LognormalLengths, Shape, TraceLengths
-from sagc.simulate.run import Cluster
-from sagc.step_time import StepTime, fit_step_time
+from sagc.simulation.calibration import Misfit, held_out_misfit, read_runs
+from sagc.simulation.lengths import Lengths, LognormalLengths, Shape, TraceLengths
+from sagc.simulation.step_time import StepTime, fit_step_time
+from sagc.simulation.steps import Cluster
+from sagc.system.paths import ExpandedPath
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -36,7 +37,7 @@ class Point(Strict):
 
 
 class LognormalConfig(Strict):
-    """Lengths of a distribution, see `sagc.simulate.lengths.LognormalLengths`."""
+    """Lengths of a distribution, see `sagc.simulation.lengths.LognormalLengths`."""
 
     type: Literal["lognormal"]
     shortest: int = Field(4, ge=1, description="Tokens.")
@@ -61,7 +62,7 @@ class LognormalConfig(Strict):
 
 
 class TraceLengthsConfig(Strict):
-    """Lengths of real runs, see `sagc.simulate.lengths.TraceLengths`."""
+    """Lengths of real runs, see `sagc.simulation.lengths.TraceLengths`."""
 
     type: Literal["traces"]
     runs: list[ExpandedPath] = Field(min_length=1, description="Run folders with groups as large as the largest arm's.")
@@ -74,7 +75,7 @@ LengthsConfig = Annotated[LognormalConfig | TraceLengthsConfig, Field(discrimina
 
 
 class GivenCosts(Strict):
-    """Seconds per unit of work, see `sagc.step_time.StepTime`."""
+    """Seconds per unit of work, see `sagc.simulation.step_time.StepTime`."""
 
     type: Literal["given"]
     batching: Literal["continuous", "padded"] = "continuous"
@@ -105,7 +106,7 @@ CostsConfig = Annotated[GivenCosts | FittedCosts, Field(discriminator="type")]
 
 
 class ClusterConfig(Strict):
-    """The machines, see `sagc.simulate.run.Cluster`."""
+    """The machines, see `sagc.simulation.steps.Cluster`."""
 
     engines: int = Field(1, ge=1, description="Inference engines.")
     prompt_tokens: int = Field(0, ge=0, description="Tokens of every prompt.")

@@ -1,7 +1,7 @@
 """Decode iterations of inference engines, in closed form where no limit binds and event by event where one does [ours].
 
 An engine with continuous batching decodes one token per running sequence in every iteration. An iteration of b running
-sequences takes per_position + per_row b seconds (`sagc.step_time.StepTime`), so that a rollout takes
+sequences takes per_position + per_row b seconds (`sagc.simulation.step_time.StepTime`), so that a rollout takes
 
     per_position x iterations + per_row x tokens + per_prefilled_token x tokens prefilled
 

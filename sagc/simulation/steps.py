@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from sagc.controller import GroupSizeController
+from sagc.controllers.protocol import GroupSizeController
 from sagc.lengths import StragglerReport
-from sagc.simulate.engines import EngineWork, continuous_work, padded_work
-from sagc.simulate.lengths import Lengths
-from sagc.step_time import StepTime
+from sagc.simulation.engines import EngineWork, continuous_work, padded_work
+from sagc.simulation.lengths import Lengths
+from sagc.simulation.step_time import StepTime
 
 BUFFER = 2**22  # lengths that wait for the engines; those of several steps take little longer than those of one
 
@@ -30,7 +30,7 @@ class Cluster:
     prompt_tokens : int
         Tokens of every prompt.
     max_running, kv_tokens : int, optional
-        Limits of an engine, see `sagc.simulate.engines.continuous_work`.
+        Limits of an engine, see `sagc.simulation.engines.continuous_work`.
     per_prefilled_token : float
         Seconds; `costs`, fitted to traces that do not hold the prompts' lengths, has none.
     """

@@ -6,7 +6,7 @@ import json
 import random
 from pathlib import Path
 
-from sagc.run_folder import folder_atomically
+from sagc.system.files import folder_atomically
 from sagc.tiny.task import SPLITS, Problem, all_problems
 
 

@@ -30,6 +30,7 @@ LARGE_OFFSET = 23
 CLAIM = re.compile(r"(?P<guess>[0-9]) [0-9]+ [0-9]+[<>=]!(<eos>)?")
 
 SPLITS = ("train", "heldout", "harder")
+WARM_START_STEPS = 1600  # optimizer steps of the supervised start, where a config does not say
 
 
 @dataclass(frozen=True)

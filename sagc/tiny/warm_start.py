@@ -25,11 +25,11 @@ from transformers.utils import logging
 
 from sagc.errors import UserError
 from sagc.lengths import straggler_report
-from sagc.run_folder import folder_atomically
-from sagc.sections import WARM_START_STEPS
+from sagc.system.command import Command
+from sagc.system.files import folder_atomically
 from sagc.tiny.data import load_problems
 from sagc.tiny.models import ARCHITECTURES, build_model
-from sagc.tiny.task import Problem, expert_trace, outcome_reward
+from sagc.tiny.task import WARM_START_STEPS, Problem, expert_trace, outcome_reward
 from sagc.tiny.tokenizer import build_tokenizer
 
 RECORD = "warm_start.json"
@@ -216,7 +216,7 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, record: dic
         (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--architecture", type=click.Choice(list(ARCHITECTURES)), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the model; replaced if there.")
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -227,11 +227,7 @@ def main(architecture: str, out: Path, seed: int, steps: int) -> None:
     """Warm-start an embedded model and save it in Hugging Face format."""
     logging.disable_progress_bar()  # tqdm's own rule, no bars off a terminal, does not reach the one of save_pretrained
     torch.set_num_threads(1)  # two threads are slower at this size, and the weights depend on their number
-    try:
-        metrics = warm_start(architecture, out, seed, WarmStartSettings(steps=steps))
-    except UserError as error:
-        raise click.UsageError(str(error)) from None
-    click.echo(json.dumps(metrics, indent=2))
+    click.echo(json.dumps(warm_start(architecture, out, seed, WarmStartSettings(steps=steps)), indent=2))
 
 
 if __name__ == "__main__":

@@ -41,12 +41,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from sagc import batch as batches
-from sagc.controller import GroupSizeController
-from sagc.processor_time import processor_seconds
-from sagc.prompts import PromptStream
-from sagc.rollout import Rollout
+from sagc.controllers.protocol import GroupSizeController
+from sagc.data.stream import PromptStream
+from sagc.run.rollout import Rollout
+from sagc.system.processor_time import processor_seconds
 from sagc.trace import StepRecord
+from sagc.trl import batch as batches
 
 STATE_FILE = "sagc_state.json"
 TOKEN_MEAN_LOSSES = ("dapo", "cispo", "vespo")  # normalised by the tokens of the whole rollout
@@ -83,7 +83,7 @@ class SagcGRPOTrainer(GRPOTrainer):
         Turns on dynamic sampling, with this many rounds of generation per step at most.
     reference_samples : int, optional
         The learning rate of an optimizer step is the scheduled one x sqrt(samples of the step / reference_samples), as
-        gradient noise asks for with Adam (see `sagc.rollout.Rollout.learning_rate_scale`). None: the scheduled one,
+        gradient noise asks for with Adam (see `sagc.run.rollout.Rollout.learning_rate_scale`). None: the scheduled one,
         whatever the group size.
     on_step : callable, optional
         Called on the main process with the StepRecord of every step, for instance `TraceWriter("trace.jsonl").append`.

@@ -22,14 +22,16 @@ from transformers.utils.logging import disable_progress_bar
 from trl import GRPOConfig
 from trl.rewards import get_soft_overlong_punishment
 
-from sagc.checkpoints import keep_last_whole, seal
-from sagc.config import RunConfig, check_divisible, check_prompts
-from sagc.data import read_prompts
+from sagc.config.batches import check_divisible, check_prompts
+from sagc.config.run import RunConfig
+from sagc.config.sections import AlgorithmConfig, TrainingConfig
+from sagc.data.prompts import read_prompts
 from sagc.errors import UserError
-from sagc.progress import Progress
-from sagc.rewards import reward_function
-from sagc.run_folder import RunFolder, folder_atomically
-from sagc.sections import AlgorithmConfig, TrainingConfig
+from sagc.rewards.registry import reward_function
+from sagc.run.checkpoints import keep_last_whole, seal
+from sagc.run.folder import RunFolder
+from sagc.run.progress import Progress
+from sagc.system.files import folder_atomically
 from sagc.trace import StepRecord, TraceWriter
 from sagc.trl import SagcGRPOTrainer
 

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from sagc.controller import build_controller
+from sagc.controllers.registry import build_controller
 
 GROUPS, GROUP_SIZE = 128, 16
 REPEATS = 200

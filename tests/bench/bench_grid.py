@@ -15,9 +15,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from sagc.cli import data_folder, load_changed
-from sagc.config import Cell, GridConfig
+from sagc.config.grid import GridConfig
+from sagc.config.run import Cell
+from sagc.run.train import train
 from sagc.trace import StepRecord, read_trace
-from sagc.train import train
 from tests.bench.starting_model import CONFIG, MODEL, SEED, starting_model_path
 
 STACKS = {"vanilla": "grpo", "openrlhf": "dapo"}  # and the algorithm on it

@@ -22,7 +22,8 @@ from openrlhf_patch.flags import build_flags
 from openrlhf_patch.job import Spec
 from openrlhf_patch.launch import environment
 from openrlhf_patch.processes import run_to_end
-from sagc.config import RunConfig, validate_grid
+from sagc.config.grid import validate_grid
+from sagc.config.run import RunConfig
 from sagc.tiny.data import write_datasets
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer

@@ -7,10 +7,10 @@ step, which are gone through event by event.
 import logging
 import time
 
-from sagc.controller import build_controller
-from sagc.simulate.lengths import LognormalLengths, Shape
-from sagc.simulate.run import Cluster, simulate
-from sagc.step_time import StepTime
+from sagc.controllers.registry import build_controller
+from sagc.simulation.lengths import LognormalLengths, Shape
+from sagc.simulation.step_time import StepTime
+from sagc.simulation.steps import Cluster, simulate
 
 ENGINES, PROMPTS, STEPS = 1024, 4096, 2000
 COSTS = StepTime("continuous", 0.0, 0.01, 4e-5, 1.0, 2e-5, 2.0)

@@ -23,7 +23,7 @@ from openrlhf_patch.cpu.engine import engine_arguments  # noqa: E402
 from openrlhf_patch.job import Spec  # noqa: E402
 from openrlhf_patch.processes import die_with_parent  # noqa: E402
 from openrlhf_patch.trainer import GroupTrainer, Job  # noqa: E402
-from sagc.config import RunConfig  # noqa: E402
+from sagc.config.run import RunConfig  # noqa: E402
 
 
 class StepClock:

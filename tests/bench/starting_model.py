@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from sagc.cli import load_changed, starting_model
-from sagc.config import Cell
+from sagc.config.run import Cell
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG = PROJECT / "config" / "config.yaml"

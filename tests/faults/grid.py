@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
-from sagc.config import RunConfig
+from sagc.config.run import RunConfig
 from sagc.trace import StepRecord, read_trace
 from tests.conftest import PROJECT, SECRETS, files_with_secrets
 from tests.dag import SMALL, Project

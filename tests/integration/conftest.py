@@ -2,7 +2,8 @@
 
 import pytest
 
-from sagc.config import GridConfig, RunConfig, validate_grid
+from sagc.config.grid import GridConfig, validate_grid
+from sagc.config.run import RunConfig
 from sagc.tiny.data import write_datasets
 from sagc.tiny.warm_start import WarmStartSettings, warm_start
 

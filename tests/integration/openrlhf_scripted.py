@@ -22,7 +22,7 @@ from openrlhf_patch.actor import PolicyActor  # noqa: E402
 from openrlhf_patch.job import Spec  # noqa: E402
 from openrlhf_patch.processes import die_with_parent  # noqa: E402
 from openrlhf_patch.trainer import GroupTrainer, Job  # noqa: E402
-from sagc.controller import ControllerStatus, GroupSizeController  # noqa: E402
+from sagc.controllers.protocol import ControllerStatus, GroupSizeController  # noqa: E402
 
 FOLDER = "SAGC_TEST_FOLDER"
 FIELDS = (

@@ -17,14 +17,14 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from sagc.config.sections import EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluation.engine import ModelFolder
 from sagc.evaluation.hf import StagedModel
 from sagc.evaluation.job import evaluate
 from sagc.evaluation.metrics import benchmark_metrics
-from sagc.rewards import reward_function
-from sagc.run_folder import RunFolder
-from sagc.sections import EvaluationConfig
+from sagc.rewards.registry import reward_function
+from sagc.run.folder import RunFolder
 from sagc.tiny.data import write_datasets
 from sagc.tiny.models import ARCHITECTURES, build_model
 from sagc.tiny.task import all_problems, expert_trace
@@ -351,7 +351,7 @@ import sys
 from pathlib import Path
 from sagc.evaluation.job import evaluate
 from sagc.evaluation.journal import Journal
-from sagc.sections import EvaluationConfig
+from sagc.config.sections import EvaluationConfig
 
 def add(self, number, response, add=Journal.add):
     left.pop()

@@ -26,11 +26,11 @@ from openrlhf_patch.job import Spec
 from openrlhf_patch.launch import environment
 from openrlhf_patch.preflight import measure_prompts
 from openrlhf_patch.processes import run_to_end
-from sagc.config import RunConfig
-from sagc.data import read_prompts
+from sagc.config.run import RunConfig
+from sagc.data.prompts import read_prompts
+from sagc.data.stream import PromptStream
 from sagc.errors import UserError
-from sagc.prompts import PromptStream
-from sagc.run_folder import RunFolder
+from sagc.run.folder import RunFolder
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trace import read_trace

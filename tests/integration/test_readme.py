@@ -13,8 +13,8 @@ import yaml
 
 from sagc import SAGC, RobustSAGC
 from sagc.cli import main
-from sagc.config import load_grid
-from sagc.run_folder import RunFolder
+from sagc.config.grid import load_grid
+from sagc.run.folder import RunFolder
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trace import read_trace

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from sagc import vanilla
-from sagc.checkpoints import damage
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
-from sagc.scalars import scalars
+from sagc.run.checkpoints import damage
+from sagc.run.folder import RunFolder
+from sagc.run.scalars import scalars
+from sagc.run.train import train
 from sagc.trace import read_trace
-from sagc.train import train
+from sagc.vanilla import stack as vanilla
 
 CLOCKS = ("rollout_s", "train_s", "sync_s", "step_s", "processor_s")
 TENSORBOARD = ("--logging", '{"tensorboard": true}')

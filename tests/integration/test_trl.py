@@ -15,7 +15,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from sagc import SAGC, GroupSizeController, StaticGroupSize
-from sagc.controller import ControllerStatus
+from sagc.controllers.protocol import ControllerStatus
 from sagc.logs import read_log
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trl import SagcGRPOTrainer

@@ -15,9 +15,11 @@ from click.testing import CliRunner
 
 import sagc.cli
 from sagc.cli import load_changed, main
-from sagc.config import RunConfig, load_grid
+from sagc.config.grid import load_grid
+from sagc.config.run import RunConfig
+from sagc.config.sections import LoggingConfig
 from sagc.errors import UserError
-from sagc.sections import LoggingConfig
+from sagc.run.stacks import STACKS, Stack
 
 
 def call(*arguments):
@@ -35,12 +37,12 @@ def refused(*arguments) -> str:
 
 @pytest.fixture
 def trained(monkeypatch):
-    """The arguments of each call of sagc.train.train, which trains nothing."""
+    """The arguments of each call of sagc.run.train.train, which trains nothing."""
     calls = []
     stub = SimpleNamespace(
         check=lambda run, logging: None, train=lambda *given, end_orphan: calls.append((*given, end_orphan))
     )
-    monkeypatch.setitem(sys.modules, "sagc.train", stub)
+    monkeypatch.setitem(sys.modules, "sagc.run.train", stub)
     return calls
 
 
@@ -221,13 +223,14 @@ def test_doctor_says_what_can_run_here():
 
 
 def test_doctor_says_why_a_stack_cannot_run(monkeypatch):
-    import sagc.doctor
+    import sagc.doctor.machine
     from openrlhf_patch import names
 
-    monkeypatch.setitem(sagc.doctor.STACKS, "vanilla", ("json", "no_such_module", "nor_this"))
-    assert sagc.doctor.verdict("vanilla") == "cannot run here: no_such_module, nor_this not installed"
+    stack = Stack("sagc.vanilla", ("json", "no_such_module", "nor_this"))
+    monkeypatch.setitem(STACKS, "vanilla", stack)
+    assert sagc.doctor.machine.verdict("vanilla") == "cannot run here: no_such_module, nor_this not installed"
     monkeypatch.setattr(names, "missing_names", lambda: ["PPOTrainer.fit is gone"])
-    assert sagc.doctor.verdict("openrlhf") == "cannot run here: PPOTrainer.fit is gone"
+    assert sagc.doctor.machine.verdict("openrlhf") == "cannot run here: PPOTrainer.fit is gone"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +245,7 @@ def test_a_full_disk_is_one_sentence(monkeypatch, tmp_path, error):
     def fill(_):
         raise error
 
-    monkeypatch.setitem(sys.modules, "analysis.summary", SimpleNamespace(summarize_results=fill))
+    monkeypatch.setitem(sys.modules, "analysis.results.summary", SimpleNamespace(summarize_results=fill))
     assert ("No space left" in (sentence := refused("summarize", tmp_path))) or "quota" in sentence
 
 
@@ -254,12 +257,12 @@ def test_a_full_disk_is_found_behind_what_it_caused(monkeypatch, tmp_path):
         except OSError as error:
             raise RuntimeError("could not save") from error
 
-    monkeypatch.setitem(sys.modules, "analysis.summary", SimpleNamespace(summarize_results=fill))
+    monkeypatch.setitem(sys.modules, "analysis.results.summary", SimpleNamespace(summarize_results=fill))
     assert refused("summarize", tmp_path) == "No space left on device"
 
 
 def test_a_library_that_is_missing_is_one_sentence(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "analysis.summary", None)
+    monkeypatch.setitem(sys.modules, "analysis.results.summary", None)
     assert refused("summarize", tmp_path).endswith("is not installed; `sagc doctor` says what this command lacks")
 
 
@@ -267,7 +270,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch, tmp_path):
     def fail(_):
         raise KeyError("a bug")
 
-    monkeypatch.setitem(sys.modules, "analysis.summary", SimpleNamespace(summarize_results=fail))
+    monkeypatch.setitem(sys.modules, "analysis.results.summary", SimpleNamespace(summarize_results=fail))
     result = call("summarize", tmp_path)
     assert result.exit_code == 1
     assert isinstance(result.exception, KeyError)
@@ -284,7 +287,7 @@ def test_the_installed_command_refuses_without_a_traceback(config_file, tmp_path
 def test_a_shared_folder_is_made_once(config_file, tmp_path, monkeypatch):
     """Two commands that start together find one model: the second waits for the first."""
     script = (
-        "import sys; from pathlib import Path; from sagc.cli import data_folder; from sagc.config import load_grid\n"
+        "import sys; from sagc.cli import data_folder; from sagc.config.grid import load_grid\n"
         "print(data_folder(load_grid(sys.argv[1])))"
     )
     command = [sys.executable, "-c", script, str(config_file())]
@@ -310,7 +313,7 @@ def test_a_warm_start_that_fails_is_one_sentence(config_file, tmp_path, monkeypa
 
 # sagc replay ---------------------------------------------------------------------------------------------------------
 
-REPLAYED = Path(__file__).parent / "data" / "replay" / "tiny-qwen2-grpo"
+REPLAYED = Path(__file__).parent / "replay" / "traces" / "tiny-qwen2-grpo"
 
 
 def test_replay_prints_a_table_per_log_and_writes_the_numbers(tmp_path):

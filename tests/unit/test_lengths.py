@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sagc import lengths as lengths_module
-from sagc.controller import StaticGroupSize
+from sagc.controllers.static import StaticGroupSize
 from sagc.lengths import (
     GroupLengths,
     StragglerReport,
@@ -18,7 +18,7 @@ from sagc.lengths import (
     straggler_report,
     subgroup_straggler_probability,
 )
-from sagc.rollout import Rollout
+from sagc.run.rollout import Rollout
 
 
 def by_enumeration(row, size, tau):

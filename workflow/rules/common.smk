@@ -4,10 +4,11 @@ import json
 import re
 from functools import cache
 
-from sagc.config import Cell, RunConfig
-from sagc.data import embedded_folder, prompts_path
-from sagc.sections import CONTROLLED, JobConfig
-from sagc.training_data import source_of
+from sagc.config.run import Cell, RunConfig
+from sagc.data.prompts import embedded_folder, prompts_path
+from sagc.config.sections import JobConfig
+from sagc.controllers.registry import CONTROLLED
+from sagc.data.preparation import source_of
 
 RESULTS = str(Path(GRID.results))
 CELL = "{model}/{algorithm}/{stack}/{group}/seed{seed}"

@@ -52,7 +52,7 @@ if GRID.data.type != "tiny":
         message:
             "write the training prompts of {wildcards.model} to {output.prompts}" + ASKS
         shell:
-            "{PYTHON} -m sagc.training_data --source {params.source:q} --out {output.prompts:q} > {log:q} 2>&1"
+            "{PYTHON} -m sagc.data.preparation --source {params.source:q} --out {output.prompts:q} > {log:q} 2>&1"
 
     rule check_overlap:
         input:
@@ -79,5 +79,5 @@ if GRID.data.type != "tiny":
         message:
             "look for the benchmarks' problems among the training prompts, see {output.table}" + ASKS
         shell:
-            "{PYTHON} -m sagc.overlap {input.prompts:q} --template {params.template:q} --data {params.data:q}"
+            "{PYTHON} -m sagc.evaluation.overlap {input.prompts:q} --template {params.template:q} --data {params.data:q}"
             " --benchmarks {params.benchmarks:q} --json {output.data:q} --markdown {output.table:q} > {log:q} 2>&1"

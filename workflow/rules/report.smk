@@ -22,7 +22,7 @@ rule summarize:
     message:
         "summarize {params.folder}" + ASKS
     shell:
-        "{PYTHON} -m analysis.summary {params.folder:q} > {log:q} 2>&1"
+        "{PYTHON} -m analysis.results.summary {params.folder:q} > {log:q} 2>&1"
 
 
 rule tabulate:
@@ -43,7 +43,7 @@ rule tabulate:
     message:
         "write the table {output.table}" + ASKS
     shell:
-        "{PYTHON} -m analysis.tables --csv {output.csv:q} --markdown {output.table:q} {input.summaries:q} > {log:q} 2>&1"
+        "{PYTHON} -m analysis.tables.runs --csv {output.csv:q} --markdown {output.table:q} {input.summaries:q} > {log:q} 2>&1"
 
 
 rule tabulate_arms:
@@ -68,7 +68,7 @@ rule tabulate_arms:
     message:
         "write the tables over arms and seeds to {params.folder}" + ASKS
     shell:
-        "{PYTHON} -m analysis.arm_tables --out {params.folder:q} {input.table:q} > {log:q} 2>&1"
+        "{PYTHON} -m analysis.tables.arm_tables --out {params.folder:q} {input.table:q} > {log:q} 2>&1"
 
 
 rule compare_lengths:
@@ -93,7 +93,7 @@ rule compare_lengths:
     message:
         "compare the output lengths in {output.table}" + ASKS
     shell:
-        "{PYTHON} -m analysis.output_lengths --csv {output.csv:q} --markdown {output.table:q} --latex {output.latex:q}"
+        "{PYTHON} -m analysis.tables.output_lengths --csv {output.csv:q} --markdown {output.table:q} --latex {output.latex:q}"
         " {params.folders:q} > {log:q} 2>&1"
 
 

@@ -1,4 +1,4 @@
-"""How far simulated seconds are from real ones: `python -m analysis.study.calibration --out FOLDER RESULTS`.
+"""How far simulated seconds are from real ones: `python -m sagc.simulation.study.calibration --out FOLDER RESULTS`.
 
 calibration.csv and calibration.md have a row per run of RESULTS. Costs are fitted to steps that are not compared: to
 the odd ones of the same run, and to the other runs of the cell named in FITTED. A run without dynamic sampling is also
@@ -15,17 +15,19 @@ import click
 import pandas as pd
 from pydantic import ValidationError
 
-from analysis import Command
-from analysis.folders import find_runs
-from analysis.markup import Column, decimals, legend, markdown_table, named
-from analysis.summary import SECTION
-from sagc.config import RunConfig, describe
+from analysis.cells import SECTION
+from analysis.results.folders import find_runs
+from analysis.tables.table import Column, decimals, legend, markdown_table, named
+from sagc.config.reading import describe
+from sagc.config.run import RunConfig
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder, write_atomically
-from sagc.simulate.calibrate import held_out_misfit, misfit, read_runs
-from sagc.simulate.lengths import TraceLengths
-from sagc.simulate.run import Cluster, simulate
-from sagc.step_time import StepTime, fit_step_time
+from sagc.run.folder import RunFolder
+from sagc.simulation.calibration import held_out_misfit, misfit, read_runs
+from sagc.simulation.lengths import TraceLengths
+from sagc.simulation.step_time import StepTime, fit_step_time
+from sagc.simulation.steps import Cluster, simulate
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 FITTED = ("4", "16")  # static sizes of a cell that the others' costs are fitted to, where they are there
 
@@ -38,7 +40,8 @@ def calibration(results: Path) -> pd.DataFrame:
     DataFrame
         model, algorithm, stack, group, seed : the run.
         steps, seconds : of its trace, whole steps.
-        own_median, own_total : misfit for its even steps, of costs fitted to its odd ones (`sagc.simulate.calibrate`).
+        own_median, own_total : misfit for its even steps, of costs fitted to its odd ones
+        (`sagc.simulation.calibration`).
         other_median, other_total : misfit for all its steps, of costs fitted to the runs of FITTED; NaN for these.
         simulated : (simulated - real) / real of the seconds of a whole simulated run with the costs of FITTED.
         rate, simulated_rate, size, simulated_size : mean straggler rate and group size of both.

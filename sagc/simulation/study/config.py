@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from sagc.config import describe, read_yaml
-from sagc.controller import GroupSizeController, build_controller
+from sagc.config.reading import describe, read_yaml
+from sagc.config.sections import Name, Strict, TypeOfGroup
+from sagc.controllers.protocol import GroupSizeController
+from sagc.controllers.registry import build_controller
 from sagc.errors import UserError
-from sagc.paths import FolderPath
-from sagc.sections import Name, Strict, TypeOfGroup
-from sagc.simulate.config import ClusterConfig, LognormalConfig
+from sagc.simulation.config import ClusterConfig, LognormalConfig
+from sagc.system.paths import FolderPath
 
 Delta = Annotated[float, Field(gt=0, lt=1)]
 CONTROLLED = ("sagc", "sagc-robust")

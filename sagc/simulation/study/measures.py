@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sagc.lengths import GroupLengths, expected_events
-from sagc.simulate.lengths import LognormalLengths
+from sagc.simulation.lengths import LognormalLengths
 
 WINDOW = 20  # steps of the rolling rate
 BURN_IN = 60  # first steps, in which a controller may find its way
@@ -62,7 +62,7 @@ def track(steps: pd.DataFrame, risks: pd.DataFrame, delta: float) -> dict[str, f
     Parameters
     ----------
     steps : DataFrame
-        Of one run, as of `sagc.simulate.run.simulate`.
+        Of one run, as of `sagc.simulation.steps.simulate`.
     risks : DataFrame
         Of its steps, as of `true_risks`; with a column for every size played.
     delta : float

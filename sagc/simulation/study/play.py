@@ -1,4 +1,4 @@
-"""The arms on one workload, all seeds: `python -m analysis.study.play WORKLOAD --out FOLDER`.
+"""The arms on one workload, all seeds: `python -m sagc.simulation.study.play WORKLOAD --out FOLDER`.
 
 FOLDER/runs.csv has a row per arm and seed, FOLDER/steps.csv one per arm and step, with means over the seeds.
 """
@@ -11,14 +11,14 @@ import click
 import numpy as np
 import pandas as pd
 
-from analysis import Command
-from analysis.simulated import summarize_steps
-from analysis.study.config import StudyConfig, build_arm, load_study
-from analysis.study.measures import attainable, played_risk, recovery, track, true_risks
-from sagc.controller import without_warnings
+from analysis.tables.simulation import summarize_steps
+from sagc.controllers.protocol import without_warnings
 from sagc.errors import UserError
-from sagc.run_folder import write_atomically
-from sagc.simulate.run import simulate
+from sagc.simulation.steps import simulate
+from sagc.simulation.study.config import StudyConfig, build_arm, load_study
+from sagc.simulation.study.measures import attainable, played_risk, recovery, track, true_risks
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 
 def play(study: StudyConfig, workload: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -27,8 +27,8 @@ def play(study: StudyConfig, workload: str) -> tuple[pd.DataFrame, pd.DataFrame]
     Returns
     -------
     runs : DataFrame
-        A row per arm and seed: workload, arm, seed, delta, and what `analysis.simulated.summarize_steps` and
-        `analysis.study.measures.track` give; recovery in steps, NaN where the workload has no change.
+        A row per arm and seed: workload, arm, seed, delta, and what `analysis.tables.simulation.summarize_steps` and
+        `sagc.simulation.study.measures.track` give; recovery in steps, NaN where the workload has no change.
     steps : DataFrame
         A row per arm and step: means over the seeds of straggler_rate, risk (of the size played) and log2_size; and
         the rate that is attainable.
@@ -61,7 +61,7 @@ def sizes_of(arms: list[int | str], delta: float, tau: float, **parameters) -> l
 
 
 def time_to_recover(change: int | None, risk: pd.Series, aim: pd.Series) -> float:
-    """`analysis.study.measures.recovery` towards what is attainable at the end; NaN where there is no change."""
+    """`sagc.simulation.study.measures.recovery` towards what is attainable at the end; NaN where there is no change."""
     return np.nan if change is None else recovery(risk, change + 1, aim.iloc[-1])
 
 

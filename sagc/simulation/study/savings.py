@@ -1,4 +1,4 @@
-"""Where a changing group size pays, and by what: `python -m analysis.study.savings TAIL --out FILE`."""
+"""Where a changing group size pays, and by what: `python -m sagc.simulation.study.savings TAIL --out FILE`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import click
 import numpy as np
 import pandas as pd
 
-from analysis import Command
-from analysis.study.config import StudyConfig, build_arm, load_study
 from sagc.errors import UserError
-from sagc.run_folder import write_atomically
-from sagc.simulate.run import simulate
+from sagc.simulation.steps import simulate
+from sagc.simulation.study.config import StudyConfig, build_arm, load_study
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 CHANGING = "sagc-robust"
 

@@ -1,4 +1,4 @@
-"""What one parameter of the controllers changes: `python -m analysis.study.vary PARAMETER --out FILE`."""
+"""What one parameter of the controllers changes: `python -m sagc.simulation.study.sensitivity PARAMETER --out FILE`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from analysis import Command
-from analysis.simulated import moves_per_100
-from analysis.study.config import CONTROLLED, OF, StudyConfig, build_arm, load_study
-from analysis.study.measures import attainable, played_risk, track, true_risks
-from analysis.study.play import sizes_of, time_to_recover
-from sagc.controller import without_warnings
+from analysis.tables.simulation import moves_per_100
+from sagc.controllers.protocol import without_warnings
 from sagc.errors import UserError
-from sagc.run_folder import write_atomically
-from sagc.simulate.run import simulate
+from sagc.simulation.steps import simulate
+from sagc.simulation.study.config import CONTROLLED, OF, StudyConfig, build_arm, load_study
+from sagc.simulation.study.measures import attainable, played_risk, track, true_risks
+from sagc.simulation.study.play import sizes_of, time_to_recover
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 
 def vary(study: StudyConfig, parameter: str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Other parameters of sagc-robust on all workloads: `python -m analysis.study.variants --out FOLDER`.
+"""Other parameters of sagc-robust on all workloads: `python -m sagc.simulation.study.variants --out FOLDER`.
 
 variants.csv has a row per variant, number of prompts and workload, variants.md one per variant and number of prompts.
 """
@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from analysis import Command
-from analysis.markup import Column, decimals, legend, markdown_table
-from analysis.study.config import StudyConfig, build_arm, load_study
-from analysis.study.measures import true_risks
-from analysis.study.play import sizes_of
-from analysis.study.vary import control_of
-from sagc.controller import without_warnings
-from sagc.run_folder import write_atomically
-from sagc.simulate.run import simulate
+from analysis.tables.table import Column, decimals, legend, markdown_table
+from sagc.controllers.protocol import without_warnings
+from sagc.simulation.steps import simulate
+from sagc.simulation.study.config import StudyConfig, build_arm, load_study
+from sagc.simulation.study.measures import true_risks
+from sagc.simulation.study.play import sizes_of
+from sagc.simulation.study.sensitivity import control_of
+from sagc.system.command import Command
+from sagc.system.files import write_atomically
 
 ARM = "sagc-robust"
 KEYS = ["variant", "prompts"]

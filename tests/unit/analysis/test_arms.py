@@ -5,12 +5,12 @@ import math
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from test_tables import row
 
-from analysis.arm_tables import main, write_arm_tables
-from analysis.arms import summarize_arms
-from analysis.markup import MISSING
 from analysis.statistics import INTERVAL
+from analysis.tables.arm_tables import main, write_arm_tables
+from analysis.tables.arms import summarize_arms
+from analysis.tables.table import MISSING
+from tests.unit.analysis.test_tables import row
 
 T1 = 12.706205  # 97.5 % quantile of Student's t with one degree of freedom
 

@@ -1,10 +1,10 @@
-"""analysis.clocks: wall clocks that other work had a part in are said not to compare."""
+"""analysis.tables.clocks: wall clocks that other work had a part in are said not to compare."""
 
 import math
 
 import pandas as pd
 
-from analysis.clocks import clock_verdict, uneven_clocks
+from analysis.tables.clocks import clock_verdict, uneven_clocks
 
 
 def runs(*stretches, algorithm="grpo", processor_s=100.0):

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.equal_cost import (
+from analysis.results.runs import RunResults
+from analysis.results.steps import COLUMNS
+from analysis.statistics import INTERVAL
+from analysis.tables.equal_cost import (
     accuracy_at,
     compare_with_static,
     equal_cost,
@@ -18,10 +21,7 @@ from analysis.equal_cost import (
     time_to,
     write_equal_cost,
 )
-from analysis.runs import RunResults
-from analysis.statistics import INTERVAL
-from analysis.steps import COLUMNS
-from sagc.run_folder import RunFolder
+from sagc.run.folder import RunFolder
 
 NAN = math.nan
 T1 = 12.706205  # 97.5 % quantile of Student's t with one degree of freedom

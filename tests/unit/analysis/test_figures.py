@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from matplotlib.colors import to_hex
 from matplotlib.image import imread
 
-from analysis import figures
-from analysis.comparison_figures import (
+from analysis.figures import kinds as figures
+from analysis.figures.comparison import (
     accuracy_data,
     draw_accuracy,
     draw_idle,
@@ -24,10 +24,9 @@ from analysis.comparison_figures import (
     pareto_data,
     reward_data,
 )
-from analysis.figure_style import ARMS, MOST_POINTS, arm_style, figure_style, thin, time_unit
-from analysis.figures import KINDS, missing_figures, write_figures
-from analysis.runs import Results, RunResults
-from analysis.training_figures import (
+from analysis.figures.kinds import KINDS, missing_figures, write_figures
+from analysis.figures.style import ARMS, MOST_POINTS, arm_style, figure_style, thin, time_unit
+from analysis.figures.training import (
     control_data,
     draw_control,
     draw_group_size,
@@ -36,7 +35,8 @@ from analysis.training_figures import (
     lengths_data,
     risk_data,
 )
-from sagc.run_folder import RunFolder
+from analysis.results.runs import Results, RunResults
+from sagc.run.folder import RunFolder
 
 ALL = ["reward", "pareto", "control", "group_size", "risk", "lengths", "idle"]
 LENGTHS = {"q10": 10, "q25": 20, "median_length": 30, "q75": 40, "q90": 50, "q99": 60, "max_length": 70}

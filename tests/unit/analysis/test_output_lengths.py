@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from analysis.output_lengths import COLUMNS, NOTHING, compare_lengths, main, to_markdown
-from analysis.summary import summarize_results
-from analysis.tables import MISSING
+from analysis.results.summary import summarize_results
+from analysis.tables.output_lengths import COLUMNS, NOTHING, compare_lengths, main, to_markdown
+from analysis.tables.runs import MISSING
 from sagc.errors import UserError
 
 HASH = "0123456789abcdef"
@@ -229,7 +229,7 @@ def test_summarize_writes_the_comparison_too(tmp_path, monkeypatch):
         row = {"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "group": group, "seed": 0}
         return row | TRAINED
 
-    monkeypatch.setattr("analysis.summary.summarize_run", summarize)
+    monkeypatch.setattr("analysis.results.summary.summarize_run", summarize)
     frame = summarize_results(tmp_path)
     assert frame["group"].tolist() == ["4", "sagc"]
     assert pd.read_csv(tmp_path / "output_lengths.csv")["static"].tolist() == [4]
@@ -315,7 +315,7 @@ def test_missing_samples_are_named(tmp_path):
 
 
 def test_the_command_refuses_in_one_sentence(tmp_path, project):
-    command = [sys.executable, "-m", "analysis.output_lengths", "--csv", tmp_path / "o.csv"]
+    command = [sys.executable, "-m", "analysis.tables.output_lengths", "--csv", tmp_path / "o.csv"]
     command += ["--markdown", tmp_path / "o.md", "--latex", tmp_path / "o.tex", tmp_path]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -5,9 +5,9 @@ import re
 
 import pandas as pd
 import pytest
-from test_equal_cost import make_run, make_steps
 
-from analysis.published import published, write_published
+from analysis.tables.published import published, write_published
+from tests.unit.analysis.test_equal_cost import make_run, make_steps
 
 TINY = {"model": {"type": "tiny", "architecture": "llama"}}
 ONE = "[\N{EN DASH}], n = 1"

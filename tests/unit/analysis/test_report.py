@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from analysis.arms import summarize_arms
 from analysis.report.build import build_report
 from analysis.report.run_page import page_id
-from analysis.verdict import ALONE, NOTHING, verdict
+from analysis.report.verdict import ALONE, NOTHING, verdict
+from analysis.tables.arms import summarize_arms
 from sagc.cli import main
 from sagc.errors import UserError
 from sagc.trace import read_trace

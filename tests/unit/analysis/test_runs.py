@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from analysis.runs import load_results
-from analysis.steps import COLUMNS, read_steps
+from analysis.results.runs import load_results
+from analysis.results.steps import COLUMNS, read_steps
 from sagc.errors import UserError
 from sagc.trace import TraceWriter
 from tests.made_results import make_run
-from tests.unit.test_summary import RECORDS, record
+from tests.unit.analysis.test_summary import RECORDS, record
 
 
 def write(path, records):

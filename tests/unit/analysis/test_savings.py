@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_equal_cost import make_run, make_steps
 
-from analysis.savings import PARTS, logarithmic_mean, savings, split, write_savings
+from analysis.tables.time_split import PARTS, logarithmic_mean, savings, split, write_savings
+from tests.unit.analysis.test_equal_cost import make_run, make_steps
 
 PRODUCT = ("groups", "resampling", "length", "waits", "speed")
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from analysis.summary import summarize_results, summarize_run, write_summary
+from analysis.results.summary import summarize_results, summarize_run, write_summary
 from sagc.errors import UserError
-from sagc.run_folder import FORMAT
+from sagc.run.folder import FORMAT
 from sagc.trace import StepRecord, TraceWriter
 
 HASH = "0123456789abcdef"
@@ -257,7 +257,7 @@ def test_two_runs_of_one_cell_are_refused(tmp_path):
 
 def test_the_command(tmp_path, project):
     folder = make_run(tmp_path / "run")
-    command = [sys.executable, "-m", "analysis.summary"]
+    command = [sys.executable, "-m", "analysis.results.summary"]
     done = subprocess.run([*command, folder], cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (folder / "summary.json").exists()

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from analysis.tables import MISSING, add_ratios, collect, main, read_summaries, to_markdown, write_tables
+from analysis.tables.runs import MISSING, add_ratios, collect, main, read_summaries, to_markdown, write_tables
 from sagc.errors import UserError
 
 

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from test_trace import record
 
 from analysis import watch as watching
 from analysis.watch import Watch, watch
 from sagc.cli import main
 from sagc.errors import UserError
 from sagc.trace import TraceWriter
+from tests.unit.test_trace import record
 
 
 def make_run(folder, records=(), steps=20, complete=False, evaluated=False, pid=None):

@@ -1,4 +1,4 @@
-"""sagc.config: what is refused and in which words, how runs are resolved, hashed and seeded."""
+"""sagc.config.grid: what is refused and in which words, how runs are resolved, hashed and seeded."""
 
 import copy
 import inspect
@@ -9,9 +9,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagc.config import Cell, GridConfig, check_divisible, load_grid, validate_grid
-from sagc.config_schema import SCHEMA, schema_text
-from sagc.controller import CONTROLLERS
+from sagc.config.batches import check_divisible
+from sagc.config.grid import GridConfig, load_grid, validate_grid
+from sagc.config.run import Cell
+from sagc.config.schema import SCHEMA, schema_text
+from sagc.controllers.registry import CONTROLLERS
 from sagc.errors import UserError
 
 
@@ -314,7 +316,7 @@ def test_the_controllers_draw_from_the_runs_seed(minimal):
 
 
 def test_the_schema_file_is_the_models(project):
-    assert SCHEMA.read_text(encoding="utf-8") == schema_text(), "run `python -m sagc.config_schema`"
+    assert SCHEMA.read_text(encoding="utf-8") == schema_text(), "run `python -m sagc.config.schema`"
     assert SCHEMA.is_relative_to(project)
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import sagc
 from sagc import SAGC, RobustSAGC, StaticGroupSize
-from sagc.controller import ControllerStatus, build_controller
+from sagc.controllers.protocol import ControllerStatus
+from sagc.controllers.registry import build_controller
 
 STEPS, EVENT, CALM = 12, [10, 10, 10, 90], [10, 10, 10, 11]
 properties = settings(deadline=None, max_examples=100)

@@ -1,4 +1,4 @@
-"""sagc.hub: the rows of a data set at one commit, and what a user reads when they cannot be had."""
+"""sagc.data.hub: the rows of a data set at one commit, and what a user reads when they cannot be had."""
 
 import json
 
@@ -7,8 +7,8 @@ import pytest
 from huggingface_hub import errors
 from huggingface_hub._tree_cache import TreeCacheEntry, write_tree_cache
 
+from sagc.data.hub import read_hub_rows
 from sagc.errors import UserError
-from sagc.hub import read_hub_rows
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 

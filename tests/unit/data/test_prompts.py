@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagc.prompts import PromptStream
+from sagc.data.stream import PromptStream
 
 sizes = st.integers(1, 20)
 counts = st.lists(st.integers(0, 30), max_size=8)

@@ -1,4 +1,4 @@
-"""sagc.training_data: prompts of problems, of prompts, and of the Hub's rows; what is dropped and what is refused."""
+"""sagc.data.preparation: prompts of problems, of prompts, of the Hub's rows; what is dropped and what is refused."""
 
 import json
 
@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from sagc.cli import prompts_file
-from sagc.config import load_grid
-from sagc.data import prompts_path, read_prompts
+from sagc.config.grid import load_grid
+from sagc.data.preparation import PromptsSource, main, source_of, summary, update_prompts, write_prompts
+from sagc.data.prompts import prompts_path, read_prompts
 from sagc.errors import UserError
-from sagc.training_data import PromptsSource, main, source_of, summary, update_prompts, write_prompts
 
 TEMPLATE = "{problem}\n\nPut your answer within \\boxed{}."
 
@@ -159,7 +159,7 @@ def test_nothing_left_is_an_error(source, tmp_path):
 def hub(monkeypatch):
     """The source of a data set of the Hub, whose rows are `rows`."""
     rows, asked = [{"prompt": "1 + 1?", "solution": "2"}, {"prompt": "2 + 2?", "solution": 4.0}], []
-    monkeypatch.setattr("sagc.training_data.read_hub_rows", lambda *arguments: asked.append(arguments) or rows)
+    monkeypatch.setattr("sagc.data.preparation.read_hub_rows", lambda *arguments: asked.append(arguments) or rows)
     data = {"type": "hub", "path": "owner/name", "name": "en", "revision": "abc", "template": TEMPLATE}
     data["columns"] = {"problem": "prompt", "answer": "solution"}
     built = PromptsSource.model_validate({"data": data, "chat": True})

@@ -1,4 +1,4 @@
-"""sagc.readiness: what a config needs that a machine lacks, precisely."""
+"""sagc.doctor.needs: what a config needs that a machine lacks, precisely."""
 
 import copy
 import importlib.util
@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 from huggingface_hub import errors
 
-from sagc import readiness
 from sagc.cli import main
-from sagc.config import load_grid, validate_grid
+from sagc.config.grid import load_grid, validate_grid
+from sagc.doctor import needs as readiness
 
 ASK_HUB, IN_CACHE = readiness._on_the_hub.__wrapped__, readiness._cached
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from sagc.config.sections import EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluation.engine import ModelFolder
 from sagc.evaluation.hf import FIRST_STAGE, StagedModel
 from sagc.evaluation.job import evaluate
 from sagc.evaluation.journal import Journal, Response
-from sagc.sections import EvaluationConfig
 
 END = 0
 

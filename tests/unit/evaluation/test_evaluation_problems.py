@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sagc.config.sections import BenchmarkConfig
 from sagc.errors import UserError
 from sagc.evaluation.problems import (
     BENCHMARKS,
@@ -17,7 +18,6 @@ from sagc.evaluation.problems import (
     read_source,
     task_file,
 )
-from sagc.sections import BenchmarkConfig
 
 HUB = {"path": "some/where", "split": "test", "revision": "0" * 40, "count": 2}
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sagc.evaluation.scoring import last_letter, score_choice, score_math, score_tiny
-from sagc.rewards import reward_function
+from sagc.rewards.registry import reward_function
 from sagc.tiny.task import Problem, expert_trace
 
 
@@ -24,7 +24,9 @@ def test_the_embedded_task_is_scored_as_in_training():
 
 
 def test_mathematics_is_compared_whatever_is_around_it(monkeypatch):
-    monkeypatch.setattr("sagc.math_answers.TIMEOUT_S", 60.0)  # the last takes 1.4 s, many times that on a busy machine
+    monkeypatch.setattr(
+        "sagc.rewards.math_answers.TIMEOUT_S", 60.0
+    )  # the last takes 1.4 s, many times that on a busy machine
     responses = [
         r"so it is $\boxed{070}$",
         "The answer is 71.",
@@ -40,7 +42,7 @@ def test_mathematics_is_compared_whatever_is_around_it(monkeypatch):
 
 
 def test_mathematics_that_hangs_the_parser_is_counted(monkeypatch):
-    monkeypatch.setattr("sagc.math_answers.TIMEOUT_S", 3.0)
+    monkeypatch.setattr("sagc.rewards.math_answers.TIMEOUT_S", 3.0)
     responses = ["71", r"$\boxed{9^{9^{9^{9}}}}$", "70"]
     scored = score_math({"problem": "?", "answer": "70"}, [responses])
     assert scored == {"accuracy": [0.0, 0.0, 1.0], "extracted": ["71", None, "70"], "unchecked": [False, True, False]}

@@ -1,4 +1,4 @@
-"""sagc.overlap: what counts as the same problem, the index against a slow search, and the report."""
+"""sagc.evaluation.overlap: what counts as the same problem, the index against a slow search, and the report."""
 
 import json
 import random
@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagc.overlap import WORDS, find_overlap, main, ngrams, normalise, to_markdown
+from sagc.data.normalise import normalise
+from sagc.evaluation.overlap import WORDS, find_overlap, main, ngrams, to_markdown
 
 
 def test_what_is_left_of_a_problem():

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sagc.config import RunConfig, validate_grid
+from sagc.config.grid import validate_grid
+from sagc.config.run import RunConfig
+from sagc.config.sections import EvaluationConfig
 from sagc.errors import UserError
 from sagc.evaluation.engine import ModelFolder
-from sagc.sections import EvaluationConfig
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
-from sagc.vanilla import _load
+from sagc.vanilla.stack import _load
 
 
 class Payload:

@@ -14,7 +14,7 @@ from sagc.logs import read_log
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trace import TraceWriter, read_trace
 
-DATA = Path(__file__).parent / "data" / "replay"
+DATA = Path(__file__).parents[1] / "replay" / "traces"
 TRACE = DATA / "tiny-qwen2-grpo" / "16" / "trace.jsonl"
 
 

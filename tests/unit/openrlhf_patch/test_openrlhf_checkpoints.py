@@ -4,8 +4,8 @@ import os
 import time
 
 from openrlhf_patch.checkpoints import make_room, restore
-from sagc.checkpoints import seal
-from sagc.run_folder import RunFolder
+from sagc.run.checkpoints import seal
+from sagc.run.folder import RunFolder
 
 
 def checkpoint(root, step, whole=True):

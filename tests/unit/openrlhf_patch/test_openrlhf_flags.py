@@ -11,7 +11,7 @@ import pytest
 
 from openrlhf_patch.flags import build_flags, check_flags, decided_flags, micro_batch_size
 from openrlhf_patch.preflight import upstream_flags
-from sagc.config import validate_grid
+from sagc.config.grid import validate_grid
 from sagc.errors import UserError
 
 PROFILES = {

@@ -8,7 +8,8 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 
 from openrlhf_patch import preflight
-from sagc.config import RunConfig, validate_grid
+from sagc.config.grid import validate_grid
+from sagc.config.run import RunConfig
 from sagc.errors import UserError
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer

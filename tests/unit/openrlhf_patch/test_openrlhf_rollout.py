@@ -7,8 +7,8 @@ from transformers import PreTrainedTokenizerFast
 
 from openrlhf_patch.advantages import group_factors
 from openrlhf_patch.prompts import EQUAL, INFORMATIVE, PromptSource, RolloutPrompts, prompt_texts
-from sagc.prompts import PromptStream
-from sagc.rollout import Rollout
+from sagc.data.stream import PromptStream
+from sagc.run.rollout import Rollout
 from sagc.tiny.tokenizer import build_tokenizer
 
 ROWS = [{"prompt": f"p{i}", "answer": str(i)} for i in range(10)]

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analysis.replay_tables import replay_frame, replay_text
-from analysis.steps import step_row, steps_table
-from analysis.summary import training_columns
+from analysis.results.steps import step_row, steps_table
+from analysis.results.summary import training_columns
+from analysis.tables.replay import replay_frame, replay_text
 from sagc.errors import UserError
 from sagc.logs import Log, LoggedStep, read_log
 from sagc.replay.arms import static_arm
 from sagc.replay.estimate import MEASURES, answerable_sizes, replay, replay_all
 from sagc.replay.intervals import Resamples
-from sagc.replay.rollouts import FIELDS, Rollouts
+from sagc.replay.resizing import FIELDS, Rollouts
 from sagc.replay.subgroups import Longest, informative_probability
 from tests.unit.test_trace import record
 
-DATA = Path(__file__).parent / "data" / "replay"
+DATA = Path(__file__).parent / "traces"
 CELLS = ["tiny-qwen2-grpo", "tiny-llama-dapo"]
 
 tokens = st.integers(1, 12)

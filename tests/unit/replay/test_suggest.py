@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import yaml
 
-from sagc.config import validate_grid
+from sagc.config.grid import validate_grid
 from sagc.errors import UserError
 from sagc.logs import Log, LoggedStep, read_log
 from sagc.replay.estimate import estimate_static
 from sagc.replay.suggest import MARGIN, suggest
 
-PROJECT = Path(__file__).resolve().parents[2]
-LOG = Path(__file__).parent / "data" / "replay" / "tiny-qwen2-grpo" / "16"
+PROJECT = Path(__file__).resolve().parents[3]
+LOG = Path(__file__).parent / "traces" / "tiny-qwen2-grpo" / "16"
 
 
 @pytest.fixture(scope="module")

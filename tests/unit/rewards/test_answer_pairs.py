@@ -3,7 +3,7 @@
 import pytest
 from answer_pairs import APPROXIMATE, LIMITS, NUMBERS, OTHERS, RIGHT, exact
 
-from sagc.math_answers import check
+from sagc.rewards.math_answers import check
 
 ROWS = {kind: [row[:3] for row in rows] for kind, rows in (NUMBERS | OTHERS).items()}
 

@@ -1,4 +1,4 @@
-"""sagc.math_answers: answers are compared as mathematics, in threads too, and none can hold up training."""
+"""sagc.rewards.math_answers: answers are compared as mathematics, in threads too, and none can hold up training."""
 
 import multiprocessing
 import os
@@ -9,10 +9,10 @@ from concurrent.futures import BrokenExecutor
 
 import pytest
 
-from sagc.answer_text import last_box, plain, readings
-from sagc.jsonl import as_text, parse_object
-from sagc.math_answers import _begin, _begun, _check_in_process, _pool, check, check_all, check_soon
-from sagc.rewards import reward_function
+from sagc.rewards.answer_text import last_box, plain, readings
+from sagc.rewards.math_answers import _begin, _begun, _check_in_process, _pool, check, check_all, check_soon
+from sagc.rewards.registry import reward_function
+from sagc.system.jsonl import as_text, parse_object
 
 HANGS = r"so it is $\boxed{9^{9^{9^{9}}}}$"
 SLOW = "70 " * 4_000 + "and therefore 70"  # about a second of processor time
@@ -27,7 +27,7 @@ def own_pool(monkeypatch):
     """One process of this test alone, which has imported what it needs."""
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     pool, others = _pool.__wrapped__(), set(processes())
-    monkeypatch.setattr("sagc.math_answers._pool", lambda: pool)
+    monkeypatch.setattr("sagc.rewards.math_answers._pool", lambda: pool)
     assert check_all(["70"], ["70"])[0].correct
     yield lambda: next(pid for pid in processes() if pid not in others)
     pool.stop()
@@ -95,7 +95,7 @@ def test_a_process_is_ended_also_where_this_one_ignores_the_signal(monkeypatch):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])
     try:
         pool = _pool.__wrapped__()
-        monkeypatch.setattr("sagc.math_answers._pool", lambda: pool)
+        monkeypatch.setattr("sagc.rewards.math_answers._pool", lambda: pool)
         assert check_all([HANGS], ["3"], timeout=1)[0].failure.startswith("TimeoutError")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
@@ -128,7 +128,7 @@ def test_a_number_of_a_file_is_the_number_that_is_written_there(line, response, 
 
 
 def test_the_reward_works_off_the_main_thread(monkeypatch):
-    monkeypatch.setattr("sagc.math_answers.TIMEOUT_S", 3.0)
+    monkeypatch.setattr("sagc.rewards.math_answers.TIMEOUT_S", 3.0)
     found = []
     math = reward_function("math")
     columns = {"answer": ["3", "3"], "level": ["5", "5"]}
@@ -164,7 +164,7 @@ class Unreadable(str):
 
 def test_processes_that_are_gone_are_an_error_and_not_wrong_answers(monkeypatch):
     pool = _pool.__wrapped__()
-    monkeypatch.setattr("sagc.math_answers._pool", lambda: pool)
+    monkeypatch.setattr("sagc.rewards.math_answers._pool", lambda: pool)
     with pytest.raises(BrokenExecutor):
         check_all([Unreadable("3")] * 3, ["3"] * 3)
     pool.stop()
@@ -174,7 +174,7 @@ def test_processes_that_are_gone_are_an_error_and_not_wrong_answers(monkeypatch)
 def test_a_check_that_was_begun_before_is_the_one_that_is_asked_for(monkeypatch):
     begun = []
     monkeypatch.setattr(
-        "sagc.math_answers._begin", lambda pair, timeout, f=_begin: begun.append(pair) or f(pair, timeout)
+        "sagc.rewards.math_answers._begin", lambda pair, timeout, f=_begin: begun.append(pair) or f(pair, timeout)
     )
     check_soon(r"\boxed{3}", "3")
     check_soon(r"\boxed{4}", "3")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagc.rewards import reward_function
+from sagc.rewards.registry import reward_function
 
 
 def test_tiny_scores_each_completion_against_its_answer():

@@ -1,4 +1,4 @@
-"""sagc.checkpoints: whatever happens to a checkpoint's files is noticed, and the one before it is used."""
+"""sagc.run.checkpoints: whatever happens to a checkpoint's files is noticed, and the one before it is used."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sagc.checkpoints import SEAL, damage, keep_last_whole, seal
+from sagc.run.checkpoints import SEAL, damage, keep_last_whole, seal
 
 
 def checkpoint(root, step, sealed=True):

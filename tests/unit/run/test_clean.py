@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from sagc.cli import main
-from sagc.run_folder import RunFolder
+from sagc.run.folder import RunFolder
 from tests.made_results import make_run
 
 KEPT = {"config.json", "trace.jsonl"}

@@ -1,4 +1,4 @@
-"""sagc.run_folder: one process at a time, one config per folder, whole files or none."""
+"""sagc.run.folder: one process at a time, one config per folder, whole files or none."""
 
 import json
 import os
@@ -9,15 +9,17 @@ import sys
 
 import pytest
 
-from sagc import run_folder
-from sagc.config import Cell, validate_grid
+from sagc.config.grid import validate_grid
+from sagc.config.run import Cell
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder, folder_atomically, is_older, write_atomically
+from sagc.run import folder as run_folder
+from sagc.run.folder import RunFolder, is_older
+from sagc.system.files import folder_atomically, write_atomically
 from tests.limits import stretched, wait_for
 
 HOLD = """
 import sys, time
-from sagc.run_folder import RunFolder
+from sagc.run.folder import RunFolder
 with RunFolder(sys.argv[1]).lock():
     print("held", flush=True)
     time.sleep(600)

@@ -1,4 +1,4 @@
-"""sagc.scalars: what of a step is logged, read back from TensorBoard's files and from a stand-in for W&B."""
+"""sagc.run.scalars: what of a step is logged, read back from TensorBoard's files and from a stand-in for W&B."""
 
 import dataclasses
 import json
@@ -10,15 +10,15 @@ from importlib.machinery import ModuleSpec
 
 import numpy as np
 import pytest
-from test_trace import record
 
-from sagc import scalars as scalars_module
-from sagc.config import validate_grid
+from sagc.config.grid import validate_grid
+from sagc.config.sections import LoggingConfig, WandbConfig
 from sagc.errors import UserError
-from sagc.run_folder import RunFolder
-from sagc.scalars import GROUPS, ScalarLog, check, scalars
-from sagc.sections import LoggingConfig, WandbConfig
+from sagc.run import scalars as scalars_module
+from sagc.run.folder import RunFolder
+from sagc.run.scalars import GROUPS, ScalarLog, check, scalars
 from sagc.trace import StepRecord, TraceWriter
+from tests.unit.test_trace import record
 
 TENSORBOARD = LoggingConfig(tensorboard=True)
 WANDB = LoggingConfig(wandb=WandbConfig(project="groups", entity="team"))

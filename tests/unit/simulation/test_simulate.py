@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sagc import SAGC, StaticGroupSize
 from sagc.cli import main
 from sagc.errors import UserError
-from sagc.simulate import run
-from sagc.simulate.calibrate import held_out_misfit, misfit, read_runs
-from sagc.simulate.lengths import LognormalLengths, Shape, TraceLengths
-from sagc.simulate.run import Cluster, simulate
-from sagc.step_time import StepTime, Work
+from sagc.simulation import steps as run
+from sagc.simulation.calibration import held_out_misfit, misfit, read_runs
+from sagc.simulation.lengths import LognormalLengths, Shape, TraceLengths
+from sagc.simulation.step_time import StepTime, Work
+from sagc.simulation.steps import Cluster, simulate
 from sagc.trace import StepRecord, TraceWriter
 
 COSTS = {"per_round": 0.5, "per_position": 0.01, "per_row": 0.001, "per_step": 2.0, "per_trained_token": 0.0001}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagc.simulate.engines import continuous_work, padded_work
+from sagc.simulation.engines import continuous_work, padded_work
 
 properties = settings(deadline=None, max_examples=300)
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sagc.step_time import StepTime, Work, fit_step_time
+from sagc.simulation.step_time import StepTime, Work, fit_step_time
 from sagc.trace import StepRecord
 
 COSTS = {"per_round": 0.2, "per_position": 0.01, "per_row": 3e-4, "per_step": 0.5, "per_trained_token": 2e-4}

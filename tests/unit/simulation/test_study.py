@@ -8,13 +8,16 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from analysis.simulated import moves_per_100, summarize_steps
-from analysis.study import calibration, figures, play, savings, tabulate, variants, vary
-from analysis.study.config import load_study, validate_study
-from analysis.study.measures import attainable, noise_floor, recovery, track, true_risks
-from sagc.config import read_yaml, validate_grid
+from analysis.study import figures, tabulate
+from analysis.tables.simulation import moves_per_100, summarize_steps
+from sagc.config.grid import validate_grid
+from sagc.config.reading import read_yaml
 from sagc.errors import UserError
-from sagc.simulate.lengths import LognormalLengths, Shape
+from sagc.simulation.lengths import LognormalLengths, Shape
+from sagc.simulation.study import calibration, play, savings, variants
+from sagc.simulation.study import sensitivity as vary
+from sagc.simulation.study.config import load_study, validate_study
+from sagc.simulation.study.measures import attainable, noise_floor, recovery, track, true_risks
 from tests.made_results import make_run
 
 

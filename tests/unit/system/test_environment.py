@@ -1,4 +1,4 @@
-"""sagc.environment: locales that cannot write every name, and home folders that cannot be written to."""
+"""sagc.system.environment: locales that cannot write every name, and home folders that cannot be written to."""
 
 import os
 import subprocess
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 PRINT = (
-    "import os, sagc.environment as e; e.prepare(); print(*(os.environ.get(name) for name in (*e.CACHES, 'HF_HOME')))"
+    "import os; from sagc.system import environment as e; e.prepare(); "
+    "print(*(os.environ.get(name) for name in (*e.CACHES, 'HF_HOME')))"
 )
 
 

@@ -7,14 +7,16 @@ from typing import ClassVar
 import pytest
 from click.testing import CliRunner
 
-from sagc import cli, overlap, training_data
-from sagc.data import read_prompts
+from sagc import cli
+from sagc.data import preparation as training_data
+from sagc.data.prompts import read_prompts
 from sagc.errors import UserError
+from sagc.evaluation import overlap
 from sagc.evaluation.problems import Source, read_problems
-from sagc.jsonl import DEEPEST, as_text, parse_object
+from sagc.system.jsonl import DEEPEST, as_text, parse_object
 from sagc.tiny.tokenizer import build_tokenizer
 
-TRACE = Path(__file__).parent / "data" / "replay" / "tiny-qwen2-grpo" / "16" / "trace.jsonl"
+TRACE = Path(__file__).parents[1] / "replay" / "traces" / "tiny-qwen2-grpo" / "16" / "trace.jsonl"
 
 
 class Reader:

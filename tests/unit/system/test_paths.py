@@ -1,4 +1,4 @@
-"""sagc.paths: home folders and odd characters, the same in every path of a config and after a command."""
+"""sagc.system.paths: home folders and odd characters, the same in every path of a config and after a command."""
 
 import json
 import pwd
@@ -7,11 +7,13 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from analysis.study.config import load_study, validate_study
 from sagc.cli import main
-from sagc.config import GridConfig, RunConfig, read_yaml, validate_grid
+from sagc.config.grid import GridConfig, validate_grid
+from sagc.config.reading import read_yaml
+from sagc.config.run import RunConfig
 from sagc.errors import UserError
-from sagc.paths import expand, without_patterns
+from sagc.simulation.study.config import load_study, validate_study
+from sagc.system.paths import expand, without_patterns
 
 ODD = ["a b", "it's", '"', "50%", "$HOME", "übung", "-rf", "a[b]*?&;(c)", "#", "a\\b", "~", "a~b", "`id`", "|<>!"]
 HUB = {"type": "hub", "revision": "0" * 40, "template": "{problem}"}

@@ -1,4 +1,4 @@
-"""sagc.processor_time: what a process and its descendants compute counts, and nothing else of the machine."""
+"""sagc.system.processor_time: what a process and its descendants compute counts, and nothing else of the machine."""
 
 import contextlib
 import subprocess
@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from sagc.processor_time import processor_seconds
+from sagc.system.processor_time import processor_seconds
 
 BUSY = "import time\nwhile time.process_time() < {seconds}: pass"
 GRANDCHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY.format(seconds=0.5)!r}])"

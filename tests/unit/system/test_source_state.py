@@ -1,11 +1,11 @@
-"""sagc.source_state: the commit that a run was made with, and nothing where that cannot be known."""
+"""sagc.system.source_state: the commit that a run was made with, and nothing where that cannot be known."""
 
 import subprocess
 
 import pytest
 
-from sagc import source_state
-from sagc.source_state import as_text
+from sagc.system import source_state
+from sagc.system.source_state import as_text
 
 COMMITTER = ("-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "commit.gpgsign=false")
 

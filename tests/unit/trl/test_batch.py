@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sagc import batch as batches
+from sagc.trl import batch as batches
 
 PAD = 9
 

@@ -1,0 +1,1 @@
+"""Figures over the runs of a results folder."""

@@ -1,0 +1,1 @@
+"""What runs wrote, read once: folders, steps, and a summary row per run."""

@@ -1,0 +1,1 @@
+"""What a grid and a run are: sections, validation, hash."""

@@ -1,0 +1,1 @@
+"""The policies that choose a group size, a file each, behind one protocol; registry.py knows them by name."""

@@ -1,0 +1,53 @@
+"""The controllers by their names in configs, saved states and result paths: a new one is a file and a line here."""
+
+from __future__ import annotations
+
+import inspect
+
+from sagc.controllers.protocol import GroupSizeController
+from sagc.controllers.robust import RobustSAGC
+from sagc.controllers.sagc import SAGC
+from sagc.controllers.static import StaticGroupSize
+
+CONTROLLERS: dict[str, type[GroupSizeController]] = {
+    controller.type: controller for controller in (StaticGroupSize, SAGC, RobustSAGC)
+}
+CONTROLLED = tuple(kind for kind in CONTROLLERS if kind != StaticGroupSize.type)  # those that choose a group size
+
+
+def takes_seed(kind: str) -> bool:
+    """Whether a controller draws random numbers."""
+    return "seed" in inspect.signature(CONTROLLERS[kind]).parameters
+
+
+def build_controller(kind: str, **parameters) -> GroupSizeController:
+    """A controller by its name in configs.
+
+    Parameters
+    ----------
+    kind : {"static", "sagc", "sagc-robust"}
+        The type.
+    **parameters
+        Of the constructor of `StaticGroupSize`, `SAGC` or `RobustSAGC`.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kind or parameter, naming what is allowed, and for a parameter outside its range.
+
+    Examples
+    --------
+    >>> from sagc.controllers.registry import build_controller
+    >>> build_controller("static", group_size=8)
+    StaticGroupSize(group_size=8, steps=0)
+    """
+    if not isinstance(kind, str) or kind not in CONTROLLERS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, CONTROLLERS))}, got {kind!r}")
+    allowed = inspect.signature(CONTROLLERS[kind]).parameters
+    for name in parameters:
+        if name not in allowed:
+            raise ValueError(f"unknown parameter {name!r} of controller {kind!r}; allowed are {', '.join(allowed)}")
+    for name, parameter in allowed.items():
+        if parameter.default is parameter.empty and name not in parameters:
+            raise ValueError(f"controller {kind!r} needs the parameter {name!r}")
+    return CONTROLLERS[kind](**parameters)

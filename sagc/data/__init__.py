@@ -1,0 +1,1 @@
+"""Training prompts: where they come from, how they are prepared, and the order they are drawn in."""

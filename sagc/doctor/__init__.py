@@ -1,0 +1,1 @@
+"""What this machine has, and what a config needs of it."""

@@ -1,0 +1,1 @@
+"""Rewards by name, and how answers to mathematics problems are read and compared."""

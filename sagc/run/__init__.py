@@ -1,0 +1,1 @@
+"""A run while it trains: its folder, checkpoints, rollouts, progress and scalars."""

@@ -1,0 +1,1 @@
+"""The controllers in simulation: every run of the study, as CSV files."""

@@ -1,0 +1,1 @@
+"""The machine underneath: files, paths, environment, processor time."""
