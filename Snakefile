@@ -4,30 +4,18 @@
 `--config key=value` changes single keys of either. Nothing trains before the whole config is found valid.
 """
 
-import atexit
-import contextlib
-import sys
 from pathlib import Path
 
-from sagc.system import environment
 from sagc.config.grid import validate_grid
 from sagc.config.reading import read_yaml
-from sagc.errors import UserError
-from sagc.run.folder import RunFolder
 from sagc.run.scalars import check as check_logging
 
-environment.prepare()
+
+include: "workflow/rules/entry.smk"
+
+
 PROJECT = Path(str(workflow.basedir))
 DEFAULT_CONFIG = PROJECT / "config" / "config.yaml"
-
-
-def checked(function, *arguments, **options):
-    """Stop with one sentence where the config has a mistake."""
-    try:
-        return function(*arguments, **options)
-    except UserError as error:
-        sys.exit(f"Error: {error}")
-
 
 # Snakemake would merge a `configfile:` with the command line's; without one there, the default counts.
 if not workflow.overwrite_configfiles:
@@ -36,10 +24,9 @@ if not workflow.overwrite_configfiles:
     configfile: str(DEFAULT_CONFIG)
 
 
-LOCKS = contextlib.ExitStack()  # two calls at once would run the same jobs
-atexit.register(LOCKS.close)
 GRID = checked(validate_grid, config, source=" ".join(map(str, workflow.configfiles)))
 checked(check_logging, GRID.logging)
+start(GRID.results)
 
 
 include: "workflow/rules/common.smk"
@@ -48,7 +35,6 @@ include: "workflow/rules/models.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/clock.smk"
 
 
 localrules:
@@ -72,7 +58,7 @@ rule all:
 
 
 onstart:
-    checked(LOCKS.enter_context, RunFolder(RESULTS).lock())
+    lock(RESULTS)
     say(f"{len(GRID.cells())} runs in {RESULTS}; every job writes its log below {RESULTS}/logs")
 
 

@@ -17,7 +17,6 @@ MODEL = f"{RESULTS}/models/{{model}}"
 DATA = str(embedded_folder(GRID))
 PROMPTS = str(prompts_path(GRID, "{model}"))
 OVERLAP = [] if GRID.data.type == "tiny" else [f"{RESULTS}/data/overlap.json", f"{RESULTS}/data/overlap.md"]
-PYTHON = sys.executable  # `sagc` is not on PATH where Snakemake was called without activating its environment
 # No parameter of the rule: whoever asks for logs of a grid that is half done does not train its finished runs again.
 LOGGING = GRID.logging.model_dump_json()
 # Tokenizers would start threads beside the job's, and libraries' progress bars would fill the logs.
@@ -66,10 +65,6 @@ def resources_of(job: JobConfig):
 
 # In the messages of the long jobs: what a dry run is read for.
 ASKS = " ({resources.gpu} GPUs, {resources.mem_mb} MB, {resources.runtime} minutes at most)"
-
-
-def say(text):
-    print(f"SAGC: {text}", file=sys.stderr)
 
 
 def failures():
