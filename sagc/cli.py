@@ -136,7 +136,7 @@ def summarize(results: Path) -> None:
     if not results.is_dir():
         raise UserError(f"results folder {results} does not exist")
 
-    from analysis.results.summary import summarize_results
+    from analysis.tables.grid import summarize_results
 
     summarize_results(results)
 
@@ -181,7 +181,8 @@ def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> N
 
     simulation = validate_simulation(read_changed(config_file, changes), source=str(config_file))
 
-    from analysis.tables.simulation import report, simulate_arms
+    from analysis.tables.simulation import report
+    from sagc.simulation.arms import simulate_arms
 
     steps, *costs = simulate_arms(simulation)
     if csv is not None:

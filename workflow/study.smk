@@ -1,28 +1,19 @@
 """The study of the controllers in simulation, config/study.yaml: `make study`. It needs no other part of the DAG."""
 
-import atexit
-import contextlib
-import sys
 from pathlib import Path
 
 import sagc
 from sagc.simulation.study.config import load_study
-from sagc.system import environment
-from sagc.errors import UserError
-from sagc.run.folder import RunFolder
 
-environment.prepare()
+
+include: "rules/entry.smk"
+
+
 CONFIG = str(Path(str(workflow.basedir)).parent / "config" / "study.yaml")
 CONFIG = str(workflow.configfiles[0]) if workflow.configfiles else CONFIG
-PYTHON = sys.executable
-LOCKS = contextlib.ExitStack()  # two calls at once would run the same jobs
-atexit.register(LOCKS.close)
-
-try:
-    STUDY = load_study(CONFIG)
-except UserError as error:
-    sys.exit(f"Error: {error}")
+STUDY = checked(load_study, CONFIG)
 RESULTS = str(Path(STUDY.results))
+start(RESULTS)
 # Whoever changes a controller wants the study of that one.
 LIBRARY = Path(sagc.__file__).parent
 PLAYED = ("controllers/*.py", "posterior.py", "lengths.py", "simulation/**/*.py")
@@ -96,7 +87,6 @@ rule compare_variants:
         code=CODE,
     output:
         f"{RESULTS}/variants.csv",
-        f"{RESULTS}/variants.md",
     log:
         f"{RESULTS}/logs/compare_variants.log",
     benchmark:
@@ -106,12 +96,10 @@ rule compare_variants:
     resources:
         mem_mb=1000,
         runtime=30,
-    params:
-        folder=RESULTS,
     message:
         "other parameters of sagc-robust"
     shell:
-        "OMP_NUM_THREADS={threads} {PYTHON} -m sagc.simulation.study.variants --config {input.config:q} --out {params.folder:q}"
+        "OMP_NUM_THREADS={threads} {PYTHON} -m sagc.simulation.study.variants --config {input.config:q} --out {output:q}"
         " > {log:q} 2>&1"
 
 
@@ -140,8 +128,10 @@ rule tabulate:
     input:
         config=CONFIG,
         runs=expand(rules.play.output.runs, name=STUDY.workloads),
+        variants=rules.compare_variants.output,
     output:
         expand(f"{RESULTS}/{{name}}.{{kind}}", name=["table", "verdict"], kind=["csv", "md"]),
+        f"{RESULTS}/variants.md",
     log:
         f"{RESULTS}/logs/tabulate.log",
     benchmark:
@@ -155,7 +145,8 @@ rule tabulate:
     message:
         "write the table and the verdict to {params.folder}"
     shell:
-        "{PYTHON} -m analysis.study.tabulate --config {input.config:q} --out {params.folder:q} {input.runs:q} > {log:q} 2>&1"
+        "{PYTHON} -m analysis.study.tabulate --config {input.config:q} --out {params.folder:q} --variants {input.variants:q}"
+        " {input.runs:q} > {log:q} 2>&1"
 
 
 rule draw:
@@ -189,11 +180,8 @@ rule draw:
 
 
 onstart:
-    try:
-        LOCKS.enter_context(RunFolder(RESULTS).lock())
-    except UserError as error:
-        sys.exit(f"Error: {error}")
+    lock(RESULTS)
 
 
 onsuccess:
-    print(f"SAGC: the study is in {RESULTS}: table.md, verdict.md, variants.md, figures/", file=sys.stderr)
+    say(f"the study is in {RESULTS}: table.md, verdict.md, variants.md, figures/")

@@ -2,9 +2,8 @@
 
     python -m analysis.report.build results
 
-Reads what the runs wrote and results/grid.json, in which the DAG says which runs there shall be. Writes the page, the
-figures into figures/ beside it, and into tables/ what is compared from the traces: equal_cost, pareto, savings and
-published, each as CSV, Markdown and LaTeX.
+reads every run of a finished grid once and writes all that is made of them: summaries, tables, figures and the page.
+results/grid.json says which runs there shall be.
 """
 
 from __future__ import annotations
@@ -21,20 +20,17 @@ from typing import Any
 import click
 import jinja2
 import markupsafe
-import pandas as pd
 
 from analysis.cells import CELL
 from analysis.figures.kinds import FigureFile, write_figures
 from analysis.report.run_page import run_page
-from analysis.report.sections import Tables, sections_of
+from analysis.report.sections import sections_of
 from analysis.report.verdict import verdict
 from analysis.results.runs import Results, load_results
-from analysis.tables.arms import summarize_arms
-from analysis.tables.clocks import clock_verdict, uneven_clocks
-from analysis.tables.equal_cost import compare_with_static, equal_cost, write_equal_cost
-from analysis.tables.published import published, write_published
-from analysis.tables.runs import add_ratios, benchmarks
-from analysis.tables.time_split import savings, write_savings
+from analysis.tables.clocks import clock_verdict
+from analysis.tables.grid import GridTables
+from analysis.tables.runs import benchmarks
+from sagc.errors import UserError
 from sagc.system.command import Command
 from sagc.system.files import write_atomically
 from sagc.system.source_state import as_text, source_state
@@ -67,33 +63,31 @@ def build_report(results: str | Path) -> Path:
     UserError
         Where the folder does not exist.
     """
-    results = Path(results)
+    return _write(Path(results), *_load(Path(results)))
+
+
+def _load(results: Path) -> tuple[Results, list[dict[str, Any]]]:
+    """The runs, and the cells that there shall be."""
     expected = _expected(results)
-    loaded = _of_the_grid(load_results(results), expected)
-    done = loaded.table()
-    runs = add_ratios(done) if len(done) else done
-    arms = summarize_arms(runs) if len(runs) else pd.DataFrame()
-    costs, split, theirs = equal_cost(loaded.runs), savings(loaded.runs), published(loaded.runs)
-    rivals = compare_with_static(loaded.runs)
-    uneven = uneven_clocks(runs)
-    clocks = list(uneven.values())
-    out, tables = results / "report.html", results / "tables"
-    write_equal_cost(costs, rivals, tables, clocks)
-    write_savings(split, tables, clocks)
-    write_published(theirs, tables, clocks)
-    quality = next(iter(benchmarks(runs)), "reward")
+    return _of_the_grid(load_results(results), expected), expected
+
+
+def _write(results: Path, loaded: Results, expected: list[dict[str, Any]], tables: GridTables | None = None) -> Path:
+    tables = tables or GridTables(loaded.runs)
+    tables.write_comparisons(results)
+    quality = next(iter(benchmarks(tables.runs)), "reward")
     figures = write_figures(loaded.runs, results / "figures")
     page = _render(
         title=TITLE,
-        verdict=verdict(arms, quality, rivals, clock_verdict(uneven, arms)),
-        problems=[*_problems(loaded, expected), *clocks],
-        sections=sections_of(loaded, expected, Tables(runs, arms, costs, rivals, split, theirs)),
+        verdict=verdict(tables.arms, quality, tables.rivals, clock_verdict(tables.clocks, tables.arms)),
+        problems=[*_problems(loaded, expected), *tables.clocks.values()],
+        sections=sections_of(loaded, expected, tables),
         figures=_by_section(figures, results),
         provenance=_provenance(loaded),
         pages=[run_page(run) for run in loaded.runs],
     )
-    write_atomically(out, page)
-    return out
+    write_atomically(results / "report.html", page)
+    return results / "report.html"
 
 
 def _expected(results: Path) -> list[dict[str, Any]]:
@@ -186,8 +180,14 @@ def _csp_hash(text: str) -> str:
 @click.command(cls=Command)
 @click.argument("results", type=click.Path(path_type=Path, file_okay=False))
 def main(results: Path) -> None:
-    """Write the report over the runs in RESULTS."""
-    click.echo(build_report(results))
+    """Write everything over the finished grid in RESULTS: each run's summary, all tables, figures and the report."""
+    loaded, expected = _load(results)
+    for run in loaded.runs:
+        if run.incomplete:
+            raise UserError(run.incomplete)
+    tables = GridTables(loaded.runs)
+    tables.write_runs(results)
+    click.echo(_write(results, loaded, expected, tables))
 
 
 if __name__ == "__main__":

@@ -11,17 +11,16 @@ from analysis.cells import CELL, SECTION, natural_order
 from analysis.report.page_tables import PageTable, page_table
 from analysis.report.run_page import page_id
 from analysis.results.runs import Results, RunResults
-from analysis.results.steps import UPPER_BOUND
 from analysis.results.summary import training_columns
 from analysis.tables.arm_tables import accuracy_columns, efficiency_columns
 from analysis.tables.equal_cost import AS_GOOD, cost_columns, pareto_columns
+from analysis.tables.grid import GridTables
 from analysis.tables.output_lengths import READ as LENGTH_COLUMNS
-from analysis.tables.output_lengths import compare_lengths
 from analysis.tables.published import READ as PUBLISHED_COLUMNS
-from analysis.tables.runs import benchmarks, idle_marked, idle_percent
+from analysis.tables.runs import benchmarks, idle_note, idle_percent
 from analysis.tables.table import MISSING, Column, decimals, named, percent
 from analysis.tables.time_split import READ as SAVINGS_COLUMNS
-from analysis.tables.time_split import notes as savings_notes
+from analysis.tables.time_split import slots_note
 from sagc.errors import UserError
 
 CELLS = named(SECTION)
@@ -44,24 +43,7 @@ class Section:
     tables: list[PageTable] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Tables:
-    """What the sections show; runs, arms and costs are empty where no run is done.
-
-    runs, arms, costs, rivals, split and theirs are those of `analysis.results.summary.summarize_run`,
-    `analysis.tables.arms.summarize_arms`, `analysis.tables.equal_cost.equal_cost` and `compare_with_static`,
-    `analysis.tables.time_split.savings` and `analysis.tables.published.published`.
-    """
-
-    runs: pd.DataFrame
-    arms: pd.DataFrame
-    costs: pd.DataFrame
-    rivals: pd.DataFrame
-    split: pd.DataFrame
-    theirs: pd.DataFrame
-
-
-def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: Tables) -> list[Section]:
+def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: GridTables) -> list[Section]:
     """The sections in their order; `expected` has the cells of the runs that shall be there."""
     sections = [Section("runs", "Runs", "A line per run; its name leads to its page.", [_runs(loaded, expected)])]
     if len(tables.arms):
@@ -69,20 +51,20 @@ def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: Tables)
     if len(tables.costs):
         sections.append(_equal_cost(tables.costs, tables.rivals))
     if len(tables.split):
-        note = " ".join([SPLIT, *savings_notes(tables.split)])
+        note = " ".join([SPLIT, *slots_note(tables.split)])
         table = page_table("Seconds of training against a static arm", note, tables.split, [*CELLS, *SAVINGS_COLUMNS])
         sections.append(Section("savings", "Where the time went", tables=[table]))
-    sections.append(_lengths(loaded.runs))
-    theirs = page_table("The paper's numbers and ours", THEIRS, tables.theirs, [*CELLS, *PUBLISHED_COLUMNS])
+    sections.append(_lengths(tables))
+    theirs = page_table("The paper's numbers and ours", THEIRS, tables.published, [*CELLS, *PUBLISHED_COLUMNS])
     return [*sections, Section("published", "Published numbers", tables=[theirs])]
 
 
-def _over_arms(tables: Tables) -> list[Section]:
+def _over_arms(tables: GridTables) -> list[Section]:
     arms = tables.arms
     note = NO_SEEDS if arms["seeds"].max() == 1 else ""
     accuracies = accuracy_columns(benchmarks(tables.runs))
-    bound = f"{note} {UPPER_BOUND}" if idle_marked(arms).any() else note
-    cost = page_table("What training cost", bound, arms, [*CELLS, *efficiency_columns()])
+    bound = idle_note(arms)
+    cost = page_table("What training cost", " ".join([note, *bound]), arms, [*CELLS, *efficiency_columns()])
     quality = page_table("What came of it", note, arms, [*CELLS, *accuracies])
     return [
         Section("efficiency", "Training efficiency", tables=[cost]),
@@ -109,10 +91,9 @@ def _as_good_text(rivals: pd.DataFrame) -> str:
     return f"Static arms that are as good in something as a controlled one in no more time: {'; '.join(lines)}."
 
 
-def _lengths(runs: list[RunResults]) -> Section:
-    done = [run.folder.path for run in runs if run.summary is not None]
+def _lengths(tables: GridTables) -> Section:
     try:
-        frame = compare_lengths(done)
+        frame = tables.lengths
     except UserError as error:
         return Section("lengths", "Output lengths", f"Lengths cannot be compared: {error}")
     if frame.empty:
@@ -135,8 +116,7 @@ def _runs(loaded: Results, expected: list[dict[str, Any]]) -> PageTable:
     def link(row: dict[str, Any]) -> str | None:
         return None if row["state"] == "missing" else page_id(row)
 
-    note = UPPER_BOUND if idle_marked(frame).any() else ""
-    return page_table(f"{len(loaded.runs)} runs", note, frame, RUN_COLUMNS, link)
+    return page_table(f"{len(loaded.runs)} runs", " ".join(idle_note(frame)), frame, RUN_COLUMNS, link)
 
 
 def _run_row(run: RunResults) -> dict[str, Any]:

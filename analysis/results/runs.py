@@ -12,11 +12,11 @@ import pandas as pd
 from tqdm import tqdm
 
 from analysis.cells import CELL, SECTION, natural_order
-from analysis.results.folders import find_runs
-from analysis.results.steps import Steps, read_steps
+from analysis.results.steps import read_steps
 from analysis.results.summary import read_evaluation, summary_row
 from sagc.errors import UserError
 from sagc.run.folder import OLDER, RunFolder, is_older
+from sagc.run.folders import find_runs
 
 DONE, NOT_EVALUATED, UNFINISHED, EMPTY = "done", "not evaluated", "unfinished", "empty"
 
@@ -40,7 +40,9 @@ class RunResults:
     evaluation : dict or None
         The content of eval/evaluation.json.
     summary : dict or None
-        The row of `analysis.results.summary.summarize_run` where the run is done, None otherwise.
+        The row of `analysis.results.summary.summary_row` where the run is done, None otherwise.
+    incomplete : str
+        Why the run does not count as a whole one, in a sentence; empty where it does.
     state : str
         "done"; "not evaluated": all steps done, without an evaluation; "unfinished": some steps; "empty": none.
     problems : list of str
@@ -57,6 +59,7 @@ class RunResults:
     realised: pd.DataFrame
     evaluation: dict[str, Any] | None = None
     summary: dict[str, Any] | None = None
+    incomplete: str = ""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -81,7 +84,7 @@ class Results:
     problems: list[str]
 
     def table(self) -> pd.DataFrame:
-        """One row per run that is done (see `analysis.results.summary.summarize_run`)."""
+        """One row per run that is done (see `analysis.results.summary.summary_row`)."""
         return pd.DataFrame([run.summary for run in self.runs if run.summary is not None])
 
 
@@ -95,22 +98,31 @@ def load_results(folder: str | Path) -> Results:
     UserError
         Where the folder does not exist.
     """
+    runs, elsewhere, unread = read_runs(folder)
+    runs, doubled = _one_per_cell(runs)
+    return Results(runs, elsewhere + unread + doubled + _of_older_versions(runs) + _of_different_configs(runs))
+
+
+def read_runs(folder: str | Path) -> tuple[list[RunResults], list[str], list[str]]:
+    """Every run below a folder in natural order, those of other grids that are left out, and why others are not read.
+
+    Raises UserError where the folder does not exist.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"results folder {folder} does not exist")
-    places, problems = find_runs(folder)
-    runs = []
+    places, elsewhere = find_runs(folder)
+    runs, unread = [], []
     for place in tqdm(places, desc="reading runs", unit="run", disable=not sys.stderr.isatty()):
         try:
-            runs.append(_load_run(place, str(place.relative_to(folder))))
+            runs.append(load_run(place, str(place.relative_to(folder))))
         except UserError as error:
-            problems.append(str(error))
-    runs.sort(key=lambda run: (natural_order(run.cell), run.name))
-    runs, doubled = _one_per_cell(runs)
-    return Results(runs, problems + doubled + _of_older_versions(runs) + _of_different_configs(runs))
+            unread.append(str(error))
+    return sorted(runs, key=lambda run: (natural_order(run.cell), run.name)), elsewhere, unread
 
 
-def _load_run(path: Path, name: str) -> RunResults:
+def load_run(path: Path, name: str = "") -> RunResults:
+    """Read one run, finished or not; raises UserError for a folder that is no run."""
     place = RunFolder(path)
     config = place.read_config()
     try:
@@ -122,21 +134,26 @@ def _load_run(path: Path, name: str) -> RunResults:
     steps = read_steps(place.trace, tau)
     loaded = RunResults(name, place, cell, config, planned, steps.table, steps.risks, steps.realised)
     loaded.problems += steps.problems
-    _add_evaluation(loaded, steps)
+    if len(steps.table) >= planned:
+        _add_evaluation(loaded)
+    in_order = steps.table["step"].tolist() == list(range(1, planned + 1))
+    if steps.broken or not in_order:
+        loaded.incomplete = steps.broken or (
+            f"{place.trace} does not hold the steps 1 to {planned} in order; train the run to its end first"
+        )
     return loaded
 
 
-def _add_evaluation(run: RunResults, steps: Steps) -> None:
+def _add_evaluation(run: RunResults) -> None:
     """Read the evaluation, and summarize the run where nothing is missing."""
-    if len(steps.table) < run.planned_steps:
-        return
     try:
         run.evaluation = read_evaluation(run.folder, run.config["hash"])
-        run.summary = summary_row(run.config, steps.table, run.evaluation)
+        run.summary = summary_row(run.config, run.steps, run.evaluation)
     except UserError as error:
-        run.problems.append(str(error))
+        run.incomplete = str(error)
     except (KeyError, TypeError) as error:
-        run.problems.append(f"the evaluation lacks {error}; evaluate the run again")
+        run.incomplete = f"the evaluation lacks {error}; evaluate the run again"
+    run.problems += [run.incomplete] if run.incomplete else []
 
 
 def _one_per_cell(runs: list[RunResults]) -> tuple[list[RunResults], list[str]]:

@@ -41,12 +41,15 @@ class Steps:
         step's own. Empty where there was no controller to compare with.
     problems : list of str
         What is wrong with the trace, a sentence each; the steps before a bad line are in the tables.
+    broken : str
+        Why it cannot be read to its end; empty where it can.
     """
 
     table: pd.DataFrame
     risks: pd.DataFrame
     realised: pd.DataFrame
     problems: list[str]
+    broken: str
 
 
 def read_steps(trace: str | Path, tau: float) -> Steps:
@@ -55,6 +58,7 @@ def read_steps(trace: str | Path, tau: float) -> Steps:
     risks: dict[int, dict[int, float]] = {}
     realised: dict[int, dict[int, float]] = {}
     problems: list[str] = []
+    broken = ""
     try:
         for record in read_trace(trace):
             rows.append(step_row(record))
@@ -62,13 +66,15 @@ def read_steps(trace: str | Path, tau: float) -> Steps:
                 risks[record.step] = {int(size): risk for size, risk in record.risks.items()}
                 realised[record.step] = _realised(record, risks[record.step], tau)
     except FileNotFoundError:
+        broken = f"{Path(trace).parent} has no trace.jsonl; train it first"
         problems.append(f"{trace} does not exist: no step was recorded")
     except (OSError, ValueError, TypeError, KeyError) as error:
+        broken = str(error)
         problems.append(f"the trace cannot be read beyond step {len(rows)}: {error}")
     table = steps_table(rows)
     problems += _odd_values(table)
     believed = _by_size(risks)
-    return Steps(table, believed, _by_size(realised).reindex(columns=believed.columns), problems)
+    return Steps(table, believed, _by_size(realised).reindex(columns=believed.columns), problems, broken)
 
 
 def steps_table(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """The study's table and its verdict: `python -m analysis.study.tabulate --out FOLDER RUNS...`, RUNS as of `play`.
 
-table.csv and table.md have a row per workload and arm, verdict.csv and verdict.md one per criterion and workload.
+table.csv and table.md have a row per workload and arm, verdict.csv and verdict.md one per criterion and workload, and
+variants.md one per variant of sagc-robust and number of prompts.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from analysis.tables.table import Column, decimals, legend, markdown_table, with_error
+from analysis.study.variants import variants_table
+from analysis.tables.table import Column, Table, decimals, with_error
 from sagc.simulation.study.config import load_study
 from sagc.simulation.study.measures import AHEAD, BURN_IN, CLOSE, WINDOW, noise_floor
 from sagc.system.command import Command
-from sagc.system.files import write_atomically
 
 OURS, THEIRS = "sagc-robust", "sagc"
 MEASURES = ("straggler_rate", "distance", "risk_distance", "bias", "recovery")
@@ -137,8 +138,9 @@ VERDICT = [
 @click.command(cls=Command)
 @click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
+@click.option("--variants", "varied", type=click.Path(path_type=Path, exists=True), required=True, help="variants.csv.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def main(config: Path, out: Path, runs: tuple[Path, ...]) -> None:
+def main(config: Path, out: Path, varied: Path, runs: tuple[Path, ...]) -> None:
     """Write the table over all RUNS and the verdict."""
     study = load_study(config)
     played = pd.concat([pd.read_csv(path, dtype={"arm": str}) for path in runs], ignore_index=True)
@@ -147,7 +149,7 @@ def main(config: Path, out: Path, runs: tuple[Path, ...]) -> None:
     )
     head = (
         f"{study.seeds} seeds of {study.steps} steps with {study.prompts} prompts. At a size whose risk is delta, the "
-        f"noise of the rates alone makes a distance of {floor}.\n"
+        f"noise of the rates alone makes a distance of {floor}."
     )
     stationary = [name for name, workload in study.workloads.items() if len(workload.lengths.points) == 1]
     found, judged = table(played), verdict(played, stationary)
@@ -155,11 +157,9 @@ def main(config: Path, out: Path, runs: tuple[Path, ...]) -> None:
     margins = (
         f"## Margins\n\nNo worse than sagc is by less than this, {ERRORS:g} standard errors included:\n\n{margins}"
     )
-    out.mkdir(parents=True, exist_ok=True)
     for name, frame, columns, more in (("table", found, READ, []), ("verdict", judged, VERDICT, [margins])):
-        write_atomically(out / f"{name}.csv", frame.to_csv(index=False))
-        text = [head, markdown_table(frame, columns), legend(columns), *more]
-        write_atomically(out / f"{name}.md", "\n".join(text))
+        Table(columns, frame, notes=[head], closing=more).write(out / name, csv=frame, latex=False)
+    variants_table(pd.read_csv(varied), study).write(out / "variants", latex=False)
     click.echo(f"{judged['met'].sum()} of {len(judged)} criteria met, see {out / 'verdict.md'}")
 
 

@@ -1,73 +1,67 @@
-"""The tables over arms, to read and to print: efficiency and accuracy, as Markdown and LaTeX, and all columns as CSV.
-
-python -m analysis.tables.arm_tables --out results/tables results/summary.csv
-"""
+"""The tables over arms, to read and to print: efficiency and accuracy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
-import click
 import pandas as pd
 
-from analysis.cells import REFERENCE, SECTION
-from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
-from analysis.tables.arms import BEST, MEANS, summarize_arms
-from analysis.tables.clocks import uneven_clocks
-from analysis.tables.runs import benchmarks, idle_marked
+from analysis.cells import REFERENCE
+from analysis.results.steps import MARK, slots_are_bound
+from analysis.tables.arms import BEST
+from analysis.tables.runs import idle_note
 from analysis.tables.table import (
     MISSING,
     PLUS_MINUS,
     Column,
     Row,
-    latex_table,
-    legend,
-    markdown_table,
-    named,
-    spread,
+    Table,
+    by_seeds,
     with_error,
     with_interval,
-    with_notes,
 )
-from sagc.errors import UserError
-from sagc.system.command import Command
-from sagc.system.files import write_atomically
 
 INTERVAL = "with its 95 % paired t interval, and of n seeds, those that both have"
 
 
-def write_arm_tables(runs: pd.DataFrame, folder: Path) -> None:
-    """Write arms.csv, and efficiency and accuracy as .md and .tex, each whole or not.
-
-    `runs` has one row per run (see `analysis.results.summary.summarize_run`).
-    """
-    arms = summarize_arms(runs)
-    write_atomically(folder / "arms.csv", arms.to_csv(index=False))
-    bound = [f"{UPPER_BOUND}\n"] if idle_marked(arms).any() else []
-    for name, title, columns, notes, more in (
-        ("efficiency", "Training efficiency", efficiency_columns(), uneven_clocks(runs).values(), bound),
-        ("accuracy", "Accuracy", accuracy_columns(benchmarks(runs)), [], []),
-    ):
-        text = with_notes(to_markdown(arms, title, columns), notes)
-        write_atomically(folder / f"{name}.md", "\n".join([text, *more]))
-        latex = latex_table(arms, [*named(SECTION), *columns], left=len(SECTION) + 1)
-        write_atomically(folder / f"{name}.tex", "\n".join([latex, *more]))
+def efficiency_table(arms: pd.DataFrame, clocks: Iterable[str]) -> Table:
+    """What training cost, by the rows of `summarize_arms`; `clocks` as of `analysis.tables.clocks`."""
+    return _table(arms, "Training efficiency", efficiency_columns(), clocks, idle_note(arms))
 
 
-def to_markdown(arms: pd.DataFrame, title: str, columns: Sequence[Column]) -> str:
-    """One section per model, algorithm and stack, one line per arm, and a legend."""
-    parts = [f"# {title}\n", _what_is_here(arms)]
-    for (model, algorithm, stack), rows in arms.groupby(SECTION, sort=False):
-        best = rows[BEST].iloc[0]
-        parts.append(f"## {model}, {algorithm}, {stack}\n")
-        parts.append(markdown_table(rows, columns))
-        parts.append(f"The best static arm is {best}.\n" if best else "There is no static arm.\n")
-    parts.append(legend(columns))
-    parts.append(
-        f"{MISSING} stands for a comparison without an arm to compare with, [{MISSING}] for an interval of one seed.\n"
+def accuracy_table(arms: pd.DataFrame, names: list[str]) -> Table:
+    """What came of training, by the reward and the benchmarks of these names."""
+    return _table(arms, "Accuracy", accuracy_columns(names))
+
+
+def _table(
+    arms: pd.DataFrame, title: str, columns: Sequence[Column], notes: Iterable[str] = (), printed: Sequence[str] = ()
+) -> Table:
+    missing = (
+        f"{MISSING} stands for a comparison without an arm to compare with, [{MISSING}] for an interval of one seed."
     )
-    return "\n".join(parts)
+    return Table(
+        columns,
+        arms,
+        title=title,
+        notes=[*notes, by_seeds(arms["seeds"], ONE_SEED, SEVERAL_SEEDS)],
+        by_section=True,
+        said=_best_arm,
+        closing=[missing, *printed],
+        printed=printed,
+    )
+
+
+def _best_arm(rows: pd.DataFrame) -> list[str]:
+    best = rows[BEST].iloc[0]
+    return [f"The best static arm is {best}." if best else "There is no static arm."]
+
+
+ONE_SEED = "There is one seed of every arm, so that no error and no interval can be given."
+SEVERAL_SEEDS = (
+    "There are {seeds} seeds of every arm. Intervals are paired t intervals over the n seeds that both arms have: wide "
+    "where these are few, and with one seed there is none."
+)
 
 
 def efficiency_columns() -> list[Column]:
@@ -140,30 +134,3 @@ def _difference(title: str, name: str, label: str) -> Column:
 
 def _called(label: str) -> str:
     return f"static {REFERENCE}" if label == "static16" else "the best static arm"
-
-
-def _what_is_here(arms: pd.DataFrame) -> str:
-    if arms["seeds"].max() == 1:
-        return "There is one seed of every arm, so that no error and no interval can be given.\n"
-    return (
-        f"There are {spread(arms['seeds'])} seeds of every arm. Intervals are paired t intervals over the n seeds that "
-        "both arms have: wide where these are few, and with one seed there is none.\n"
-    )
-
-
-@click.command(cls=Command)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
-@click.argument("summary", type=click.Path(path_type=Path, dir_okay=False))
-def main(out: Path, summary: Path) -> None:
-    """Write the tables over the arms in SUMMARY, the table over runs."""
-    try:
-        runs = pd.read_csv(summary, dtype={"group": str})
-    except (OSError, ValueError) as error:
-        raise UserError(f"{summary} cannot be read as a table: {str(error).splitlines()[0]}") from None
-    if missing := [name for name in (*SECTION, "group", "seed", *MEANS) if name not in runs]:
-        raise UserError(f"{summary} lacks the column {missing[0]}; summarize the runs again")
-    write_arm_tables(runs, out)
-
-
-if __name__ == "__main__":
-    main()

@@ -24,17 +24,12 @@ from analysis.tables.table import (
     PLUS_MINUS,
     Column,
     Row,
-    latex_table,
-    legend,
-    markdown_table,
-    named,
+    Table,
+    by_seeds,
     number,
-    spread,
     with_error,
     with_interval,
-    with_notes,
 )
-from sagc.system.files import write_atomically
 
 Section = tuple[str, str, str]
 Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
@@ -52,7 +47,6 @@ RIVALS = [
     "as_good",
 ]
 NO_WORSE = 0.01  # of reward or accuracy, one in a hundred: here about an accuracy's standard error over its problems
-NOTHING = "There is nothing to compare: no run was found.\n"
 
 
 def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
@@ -369,87 +363,87 @@ def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, cl
     `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.tables.clocks`.
     """
     compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
-    front = [name for name in frame.columns if name not in compared]
-    for name, text, columns, read in (
-        ("equal_cost", cost_markdown(frame), compared, cost_columns(frame)),
-        ("pareto", pareto_markdown(frame, rivals), [*SECTION, "group", "seeds", *front], pareto_columns(frame)),
-    ):
-        write_atomically(folder / f"{name}.csv", frame[columns].to_csv(index=False))
-        write_atomically(folder / f"{name}.md", with_notes(text, clocks))
-        latex = latex_table(frame, [*named(SECTION), *read], left=len(SECTION) + 1)
-        write_atomically(folder / f"{name}.tex", latex)
+    front = [*SECTION, "group", "seeds", *(name for name in frame.columns if name not in compared)]
+    cost_table(frame, clocks).write(folder / "equal_cost", csv=frame[compared])
+    pareto_table(frame, rivals, clocks).write(folder / "pareto", csv=frame[front])
 
 
-def cost_markdown(frame: pd.DataFrame) -> str:
-    """One section per model, algorithm and stack, one line per arm, and a legend."""
-    parts = ["# Arms at equal cost\n"]
-    if frame.empty:
-        return "\n".join([*parts, NOTHING])
-    columns = cost_columns(frame)
-    parts.append(_what_is_here(frame))
-    for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
-        parts += [f"## {model}, {algorithm}, {stack}\n", markdown_table(rows, columns), _what_is_given(rows)]
-    parts.append(legend(columns))
-    parts.append(
-        f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
-        f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
-        f"target, and the mean over the {LAST_STEPS} after it (fewer towards the end), too: one lucky step does not "
-        "win. The target is where the reference ended, so that one that is still getting better reaches it late.\n"
+def cost_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
+    """Time to the target and reward at the time given, a line per arm."""
+    return Table(
+        cost_columns(frame),
+        frame,
+        title="Arms at equal cost",
+        notes=[*clocks, _compared(frame)],
+        by_section=True,
+        said=_what_is_given,
+        closing=[TARGET, CENSORED, f"{UNKNOWN}, such as a comparison without an arm to compare with."],
     )
-    parts.append(
-        "A seed that has not reached the target might with more steps; all did the same number. Of it no more is known "
-        "than that it took at least its whole training, and with that it counts: the mean is then *at least* so much. "
-        "A ratio is *at least* so much where only seeds of the arm did not reach the target, *at most* where only "
-        "seeds of the reference did not, and left out where seeds of both did not.\n"
-    )
-    parts.append(f"{MISSING} stands for what there is not, such as a comparison without an arm to compare with.\n")
-    return "\n".join(parts)
 
 
-def pareto_markdown(frame: pd.DataFrame, rivals: pd.DataFrame) -> str:
-    """One section per model, algorithm and stack: every arm, and the static arms as good as a controlled one."""
-    parts = ["# Accuracy against hours\n"]
-    if frame.empty:
-        return "\n".join([*parts, NOTHING])
-    parts.append(_what_is_here(frame))
-    columns = pareto_columns(frame)
-    for section, rows in frame.groupby(SECTION, sort=False):
-        parts += [f"## {', '.join(section)}\n", markdown_table(rows, columns)]
-        own = rivals[(rivals[SECTION] == list(section)).all(axis=1)]
-        parts += [_rivals_of(row, own) for row in rows.to_dict(orient="records") if _is_controlled(row)]
-    parts.append(legend(columns))
-    parts.append(
+TARGET = (
+    f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
+    f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
+    f"target, and the mean over the {LAST_STEPS} after it (fewer towards the end), too: one lucky step does not "
+    "win. The target is where the reference ended, so that one that is still getting better reaches it late."
+)
+CENSORED = (
+    "A seed that has not reached the target might with more steps; all did the same number. Of it no more is known "
+    "than that it took at least its whole training, and with that it counts: the mean is then *at least* so much. "
+    "A ratio is *at least* so much where only seeds of the arm did not reach the target, *at most* where only "
+    "seeds of the reference did not, and left out where seeds of both did not."
+)
+UNKNOWN = f"{MISSING} stands for what there is not"
+
+
+def pareto_table(frame: pd.DataFrame, rivals: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
+    """What every arm has come to against its hours, and the static arms as good as a controlled one."""
+
+    def said(rows: pd.DataFrame) -> list[str]:
+        own = rivals[(rivals[SECTION] == rows[SECTION].iloc[0].tolist()).all(axis=1)]
+        return [_rivals_of(row, own) for row in rows.to_dict(orient="records") if _is_controlled(row)]
+
+    front = (
         "An arm is on the front where no other arm of the cell is at least as good in no more time, and better or "
-        f"quicker. The means over seeds decide, whatever their errors. {MISSING} stands for what there is not.\n"
+        f"quicker. The means over seeds decide, whatever their errors. {UNKNOWN}."
     )
-    parts.append(f"{AS_GOOD}\n")
-    return "\n".join(parts)
+    return Table(
+        pareto_columns(frame),
+        frame,
+        title="Accuracy against hours",
+        notes=[*clocks, _compared(frame)],
+        by_section=True,
+        said=said,
+        closing=[front, AS_GOOD],
+    )
 
 
-def _what_is_here(frame: pd.DataFrame) -> str:
+def _compared(frame: pd.DataFrame) -> str:
+    if frame.empty:
+        return "There is nothing to compare: no run was found."
     if frame["seeds"].max() == 0:
-        return "No run is trained to its end yet, so that nothing can be compared.\n"
-    limits = (
-        "No arm has more than one seed, so that no error and no interval can be given"
-        if frame["seeds"].max() == 1
-        else f"There are {spread(frame['seeds'])} seeds of an arm; intervals are 95 % paired t intervals over the n "
-        "seeds that both arms have, wide where these are few"
+        return "No run is trained to its end yet, so that nothing can be compared."
+    limits = by_seeds(
+        frame["seeds"],
+        "No arm has more than one seed, so that no error and no interval can be given",
+        "There are {seeds} seeds of an arm; intervals are 95 % paired t intervals over the n seeds that both arms "
+        "have, wide where these are few",
     )
-    return f"{limits}. Runs that are not trained to their end are left out.\n"
+    return f"{limits}. Runs that are not trained to their end are left out."
 
 
-def _what_is_given(rows: pd.DataFrame) -> str:
+def _what_is_given(rows: pd.DataFrame) -> list[str]:
     """Target and budget of a cell."""
     cell = rows.iloc[0]
     if pd.isna(cell["budget_s"]):
-        return "No run is trained to its end yet.\n"
+        return ["No run is trained to its end yet."]
     if cell["reference"] is None:
         target = "There is no static arm, and so no target"
     elif pd.isna(cell["target"]):
         target = f"Static {cell['reference']} has no reward at its end, and so there is no target"
     else:
         target = f"The target is {cell['target']:.3f}, the reward of static {cell['reference']} at its end"
-    return f"{target}; the time given is {cell['budget_s'] / 3600:.3f} hours, when the quickest run ended.\n"
+    return [f"{target}; the time given is {cell['budget_s'] / 3600:.3f} hours, when the quickest run ended."]
 
 
 def _is_controlled(row: Row) -> bool:
@@ -468,14 +462,14 @@ def _rivals_of(own: Row, rivals: pd.DataFrame) -> str:
     group = own["group"]
     compared = rivals[rivals["group"] == group]
     if compared.empty:
-        return f"There is no static arm to compare {group} with.\n"
+        return f"There is no static arm to compare {group} with."
     better = [row for row in compared.to_dict(orient="records") if row["as_good"]]
     if not better:
         known = ", ".join(compared["quality"].unique())
-        return f"No static arm is as good as {group} in no more time, in any of {known}.\n"
+        return f"No static arm is as good as {group} in no more time, in any of {known}."
     difference, time = with_interval("difference", "+.3f"), with_interval("time", ".2f")
     arms = [f"static {row['static']} in {row['quality']} ({difference(row)}; time {time(row)})" for row in better]
-    return f"As good as {group} in no more time: {', '.join(arms)}.\n"
+    return f"As good as {group} in no more time: {', '.join(arms)}."
 
 
 def _qualities(frame: pd.DataFrame) -> dict[str, str]:

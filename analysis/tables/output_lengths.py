@@ -1,7 +1,5 @@
 """Are outputs shorter after straggler-aware control? Controlled arms against static ones, problem by problem.
 
-    python -m analysis.tables.output_lengths --csv lengths.csv --markdown lengths.md --latex lengths.tex RUN_DIR ...
-
 Both arms answered the same problems of a benchmark, so what is compared is paired, a difference per problem: how much
 the problems differ from each other cancels out of it. Lengths in training are not here but in summary.csv.
 """
@@ -11,31 +9,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas as pd
 
-from analysis.cells import CELL, SECTION, natural_order
-from analysis.results.summary import read_evaluation
+from analysis.cells import SECTION
+from analysis.results.runs import RunResults
 from analysis.statistics import ratio_of_means
-from analysis.tables.table import (
-    MISSING,
-    Column,
-    decimals,
-    latex_table,
-    legend,
-    markdown_table,
-    named,
-    percent,
-    spread,
-)
+from analysis.tables.table import MISSING, Column, Table, by_seeds, decimals, percent
 from sagc.errors import UserError
-from sagc.run.folder import RunFolder
-from sagc.system.command import Command
-from sagc.system.files import write_atomically
 from sagc.system.jsonl import read_rows
 
 SAME = ("max_response_tokens", "temperature", "top_p")  # keys of the evaluation that lengths depend on
@@ -50,7 +33,7 @@ NOTHING = (
 )
 
 
-def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
+def compare_lengths(runs: Iterable[RunResults]) -> pd.DataFrame:
     """Every controlled arm against every static one of the same model, algorithm and stack, on every benchmark.
 
     Two arms are compared over the seeds that both have, and not where there is none. The length of a problem is the
@@ -58,8 +41,8 @@ def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
 
     Parameters
     ----------
-    folders : iterable of path
-        The run folders, evaluated.
+    runs : iterable of RunResults
+        Evaluated, and in natural order, as `analysis.results.runs.load_results` gives them.
 
     Returns
     -------
@@ -75,13 +58,13 @@ def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
     Raises
     ------
     UserError
-        For a folder that is no run or not evaluated, two runs of the same cell, samples that are missing or malformed,
-        and arms whose runs had other problems or were sampled with another limit, temperature or top-p.
+        For samples that are missing or malformed, and arms whose runs had other problems or were sampled with another
+        limit, temperature or top-p.
     """
     rows = []
-    for section, runs in itertools.groupby(_read_runs(folders), key=lambda run: [run.cell[name] for name in SECTION]):
+    for section, own in itertools.groupby(runs, key=lambda run: run.section):
         arms_of: dict[str, Arms] = {}
-        for run in runs:
+        for run in own:
             for benchmark in run.evaluation["benchmarks"]:
                 arms_of.setdefault(benchmark, {}).setdefault(run.cell["group"], {})[run.cell["seed"]] = run
         for benchmark, arms in arms_of.items():
@@ -90,54 +73,54 @@ def compare_lengths(folders: Iterable[str | Path]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def write_lengths(frame: pd.DataFrame, csv: str | Path, markdown: str | Path, latex: str | Path) -> None:
-    """Write the comparison as CSV (all columns), as Markdown (see `to_markdown`) and as LaTeX, each whole or not."""
-    write_atomically(Path(csv), frame.to_csv(index=False))
-    write_atomically(Path(markdown), to_markdown(frame))
-    write_atomically(Path(latex), latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 3))
-
-
-def to_markdown(frame: pd.DataFrame) -> str:
-    """One section per model, algorithm and stack, one line per comparison, and a legend; or why there is nothing."""
+def lengths_table(frame: pd.DataFrame) -> Table:
+    """The comparisons, a line each; or why there are none."""
     if frame.empty:
-        return f"# Output lengths\n\n{NOTHING}\n"
-    parts = ["# Output lengths\n", _what_is_here(frame)]
-    for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
-        parts.append(f"## {model}, {algorithm}, {stack}\n")
-        parts.append(markdown_table(rows, READ))
-    parts.append(legend(READ))
-    parts.append(
-        "A cut-off response has a censored length: it would have gone on, by nobody knows how much. Where the cut-off "
-        "rates of the two arms differ, so does how much is missing from their tokens.\n"
+        return Table(READ, frame, title="Output lengths", notes=[NOTHING], by_section=True, names=3)
+    alone = f"{MISSING} stands for the interval over a single problem, which has none."
+    return Table(
+        READ,
+        frame,
+        title="Output lengths",
+        notes=[
+            f"{len(frame)} comparison{'s' if len(frame) > 1 else ''}, a line each; all columns are in "
+            "output_lengths.csv. A negative difference means shorter outputs after control. "
+            + by_seeds(frame["seeds"], ONE_SEED, SEVERAL_SEEDS)
+        ],
+        by_section=True,
+        closing=[CENSORED, *([alone] if frame["relative_low"].isna().any() else [])],
+        names=3,
     )
-    if frame["relative_low"].isna().any():
-        parts.append(f"{MISSING} stands for the interval over a single problem, which has none.\n")
-    return "\n".join(parts)
+
+
+CENSORED = (
+    "A cut-off response has a censored length: it would have gone on, by nobody knows how much. Where the cut-off "
+    "rates of the two arms differ, so does how much is missing from their tokens."
+)
+ONE_SEED = (
+    "Every comparison is of one seed: its interval is over problems only, and does not say how another seed would have "
+    "come out."
+)
+SEVERAL_SEEDS = (
+    "A comparison is of {seeds} seeds, taken as they are: its interval is over problems only, and does not say how "
+    "other seeds would have come out."
+)
 
 
 # Comparing two arms --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class EvaluatedRun:
-    """A run, its cell (`group` is text) and the content of its evaluation.json."""
-
-    folder: RunFolder
-    cell: dict[str, Any]
-    evaluation: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Samples:
     """A run's answers to a benchmark: per problem, in the order of the ids, the mean length of its responses."""
 
-    run: EvaluatedRun
+    run: RunResults
     ids: list[str]
     tokens: np.ndarray
     cut_off_rate: float
 
 
-Arms = dict[str, dict[int, EvaluatedRun]]  # group -> seed -> run
+Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
 
 
 def _compare_arms(arms: Arms, benchmark: str) -> Iterator[dict[str, Any]]:
@@ -188,22 +171,7 @@ def _check_comparable(one: Samples, other: Samples, benchmark: str) -> None:
             )
 
 
-def _read_runs(folders: Iterable[str | Path]) -> list[EvaluatedRun]:
-    """The runs in natural order, as in the table over them."""
-    runs: dict[tuple, EvaluatedRun] = {}
-    for folder in map(RunFolder, folders):
-        config = folder.read_config()
-        cell = {**config["run"]["cell"], "group": str(config["run"]["cell"]["group"])}
-        key = tuple(cell[name] for name in CELL)
-        if key in runs:
-            raise UserError(
-                f"{runs[key].folder.path} and {folder.path} are both of {'/'.join(map(str, key))}; give one of them"
-            )
-        runs[key] = EvaluatedRun(folder, cell, read_evaluation(folder, config["hash"]))
-    return sorted(runs.values(), key=lambda run: natural_order(run.cell))
-
-
-def _read_samples(run: EvaluatedRun, benchmark: str) -> Samples:
+def _read_samples(run: RunResults, benchmark: str) -> Samples:
     problems, flags = {}, []
     for place, _, row in read_rows(run.folder.evaluation / benchmark / "samples.jsonl", "samples"):
         missing = [name for name in ("id", "output_tokens", "cut_off") if not row.get(name)]
@@ -218,24 +186,6 @@ def _read_samples(run: EvaluatedRun, benchmark: str) -> Samples:
 
 
 # What the Markdown table says ----------------------------------------------------------------------------------------
-
-
-def _what_is_here(frame: pd.DataFrame) -> str:
-    """How many comparisons there are, and what cannot be said from them."""
-    if frame["seeds"].max() == 1:
-        limits = (
-            "Every comparison is of one seed: its interval is over problems only, and does not say how another seed "
-            "would have come out."
-        )
-    else:
-        limits = (
-            f"A comparison is of {spread(frame['seeds'])} seeds, taken as they are: its interval is over "
-            "problems only, and does not say how other seeds would have come out."
-        )
-    return (
-        f"{len(frame)} comparison{'s' if len(frame) > 1 else ''}, a line each; all columns are in output_lengths.csv. "
-        f"A negative difference means shorter outputs after control. {limits}\n"
-    )
 
 
 def _signed(name: str, scale: float = 1.0) -> Callable[[dict[str, Any]], str]:
@@ -261,17 +211,3 @@ READ = [
     Column("cut off %", "responses of the controlled arm that the limit ended", percent("cut_off_rate_controlled")),
     Column("cut off %, static", "the same of the static arm", percent("cut_off_rate_static")),
 ]
-
-
-@click.command(cls=Command)
-@click.option("--csv", type=click.Path(path_type=Path), required=True, help="Comparison with every column.")
-@click.option("--markdown", type=click.Path(path_type=Path), required=True, help="Comparison to read.")
-@click.option("--latex", type=click.Path(path_type=Path), required=True, help="Comparison to print.")
-@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path))
-def main(csv: Path, markdown: Path, latex: Path, run_dirs: tuple[Path, ...]) -> None:
-    """Compare the output lengths of the evaluated runs in RUN_DIRS."""
-    write_lengths(compare_lengths(run_dirs), csv, markdown, latex)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,8 +6,7 @@ an arm to static 16. Nothing is here but what is known for certain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,45 +18,28 @@ from analysis.results.runs import RunResults
 from analysis.results.summary import training_columns
 from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_ratio
 from analysis.tables.equal_cost import Arms, arms_by_cell, trained
-from analysis.tables.table import (
-    MISSING,
-    Column,
-    Row,
-    decimals,
-    latex_table,
-    legend,
-    markdown_table,
-    named,
-    percent,
-    with_error,
-    with_interval,
-    with_notes,
-)
-from sagc.system.files import write_atomically
+from analysis.tables.table import MISSING, Column, Table, decimals, named, with_error, with_interval
 
 SOURCE = (
     'Khan, Ahmed, Fayyaz, Di, Hong, Ali Anwar, "Faster Synchronous On-Policy RL via Straggler-Aware Group Sizing", '
     "arXiv 2606.02218, 2026"
 )
-FAMILY, MODEL, ALGORITHM = "llama", "Llama-3.2-3B", "dapo"
-
-
-@dataclass(frozen=True)
-class Published:
-    """What the paper gives for one arm of MODEL with ALGORITHM; for which of its stacks could not be established."""
-
-    group: str
-    straggler_rate: float  # 0 to 1
-    wall_s: float
-
-
-PUBLISHED = (Published("16", 0.996, 29.50 * 3600), Published("sagc", 0.434, 16.00 * 3600))
-SAME, EMBEDDED, ANOTHER, NONE = "the paper's model", "embedded scale", "another model", "no run"
-COMPARED = ("straggler_rate", "wall_s")
+FAMILY, MODEL, ALGORITHM = "llama", "Llama-3.2-3B", "dapo"  # for which of its stacks could not be established
+PUBLISHED = pd.DataFrame(
+    {"straggler_rate": [0.996, 0.434], "wall_s": [29.50 * 3600, 16.00 * 3600]}, index=[REFERENCE, "sagc"]
+)
+SCALES = {  # what our rows train, and what is said of it
+    "the paper's model": "The rows of the paper's model are of the same model as theirs.",
+    "embedded scale": "The rows at embedded scale are of a tiny model of the same family, on a toy task: another model "
+    "than theirs, so that even the ratios show no more than the direction.",
+    "another model": "The rows of another model are of the same family, and of another model than theirs.",
+    "no run": f"No run here is of a Llama model with {ALGORITHM.upper()}.",
+}
+SAME, EMBEDDED, ANOTHER, NONE = SCALES
 COLUMNS = [
     *(*SECTION, "scale", "group", "seeds"),
-    *(f"{name}{suffix}" for name in COMPARED for suffix in ("_published", "", "_se")),
-    *(f"{name}_vs_static16{suffix}" for name in COMPARED for suffix in ("_published", *INTERVAL)),
+    *(f"{name}{suffix}" for name in PUBLISHED for suffix in ("_published", "", "_se")),
+    *(f"{name}_vs_static16{suffix}" for name in PUBLISHED for suffix in ("_published", *INTERVAL)),
 ]
 
 
@@ -83,8 +65,8 @@ def published(runs: Sequence[RunResults]) -> pd.DataFrame:
         geometric mean over the seeds that both have, with its 95 % paired t interval and the number of these seeds.
     """
     cells = [(section, arms) for section, arms in arms_by_cell(runs).items() if _matches(section[1], arms)]
-    rows = [row for section, arms in cells for row in _rows(section, arms)]
-    return pd.DataFrame(rows or _rows((MODEL, ALGORITHM, None), {}), columns=COLUMNS)
+    rows = [row for section, arms in cells or [((MODEL, ALGORITHM, None), {})] for row in _rows(section, arms)]
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _matches(algorithm: str, arms: Arms) -> bool:
@@ -111,111 +93,68 @@ def _scale(arms: Arms) -> str:
     return SAME if _architecture(model) == MODEL.lower() else ANOTHER
 
 
-def _rows(section: tuple, arms: Arms) -> list[Row]:
+def _rows(section: tuple, arms: Arms) -> Iterable[dict[str, Any]]:
     """The rows of one of our cells."""
-    measured = {group: _measure(trained(seeds)) for group, seeds in arms.items()}
-    theirs = {arm.group: arm for arm in PUBLISHED}
-    rows = []
-    for group, arm in theirs.items():
-        own = measured.get(group, _measure({}))
-        row = {**dict(zip(SECTION, section, strict=True)), "scale": _scale(arms), "group": group, "seeds": len(own)}
-        for name in COMPARED:
-            row[f"{name}_published"] = getattr(arm, name)
-            row[f"{name}_vs_static16_published"] = getattr(arm, name) / getattr(theirs[REFERENCE], name)
+    measured = {group: _measure(arms.get(group, {})) for group in PUBLISHED.index}
+    for group, own in measured.items():
+        row = dict(zip(SECTION, section, strict=True)) | {"scale": _scale(arms), "group": group, "seeds": len(own)}
+        for name, theirs in PUBLISHED.items():
+            row |= {f"{name}_published": theirs[group]}
+            row[f"{name}_vs_static16_published"] = theirs[group] / theirs[REFERENCE]
             row[name], row[f"{name}_se"] = mean_and_error(own[name].to_numpy()) if len(own) else (np.nan, np.nan)
-            ratio = over_common(paired_ratio, own[name], measured.get(REFERENCE, _measure({}))[name])
-            row |= ratio.columns(f"{name}_vs_static16")
-        rows.append(row)
-    return rows
+            row |= over_common(paired_ratio, own[name], measured[REFERENCE][name]).columns(f"{name}_vs_static16")
+        yield row
 
 
 def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
-    """What is compared, a row per seed."""
-    rows = {}
-    for seed, run in seeds.items():
-        columns = training_columns(run.steps, run.config["run"]["straggler"].get("event", "group"))
-        rows[seed] = [columns[name] for name in COMPARED]
-    return pd.DataFrame(rows, index=list(COMPARED), dtype=float).T
-
-
-# Tables --------------------------------------------------------------------------------------------------------------
+    """What is compared, a row per seed that is trained to its end."""
+    rows = {
+        seed: training_columns(run.steps, run.config["run"]["straggler"].get("event", "group"))
+        for seed, run in trained(seeds).items()
+    }
+    return pd.DataFrame(rows, index=list(PUBLISHED), dtype=float).T
 
 
 def write_published(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
     """Write published as .csv, .md and .tex, each whole; `clocks` as of analysis.tables.clocks."""
-    write_atomically(folder / "published.csv", frame.assign(source=SOURCE).to_csv(index=False))
-    write_atomically(folder / "published.md", with_notes(to_markdown(frame), clocks))
-    write_atomically(folder / "published.tex", latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2))
-
-
-def to_markdown(frame: pd.DataFrame) -> str:
-    """The table with the cells as its first columns, what may be compared in it, the source, and a legend."""
-    columns = [*named(SECTION), *READ]
-    parts = [
-        "# The paper's numbers beside ours\n",
+    intro = (
         f"**Theirs** is published: {MODEL} with {ALGORITHM.upper()}, on other hardware, with data and settings that "
         "could not be found; for which of the paper's stacks could not be established. **Ours** was measured here. "
-        "Only the ratios to static 16 can be compared.\n",
-    ]
-    parts += [sentence for scale, sentence in SCALES.items() if scale in set(frame["scale"])]
-    parts += [markdown_table(frame, columns), f"Source of theirs: {SOURCE}.\n", legend(READ)]
-    if frame["straggler_rate_vs_static16"].isna().any():
-        parts.append(
-            f"{MISSING} stands for what there is not: an arm without a run that is trained to its end, a ratio without "
-            "any stragglers, and an interval of one seed.\n"
-        )
-    return "\n".join(parts)
+        "Only the ratios to static 16 can be compared."
+    )
+    missing = (
+        f"{MISSING} stands for what there is not: an arm without a run that is trained to its end, a ratio without any "
+        "stragglers, and an interval of one seed."
+    )
+    table = Table(
+        [*named(SECTION), *READ],
+        frame,
+        title="The paper's numbers beside ours",
+        notes=[*clocks, intro, *(sentence for scale, sentence in SCALES.items() if scale in set(frame["scale"]))],
+        key=[f"Source of theirs: {SOURCE}."],
+        closing=[missing] if frame["straggler_rate_vs_static16"].isna().any() else [],
+        names=len(SECTION) + 2,
+    )
+    table.write(folder / "published", csv=frame.assign(source=SOURCE))
 
 
-SCALES = {
-    SAME: "The rows of the paper's model are of the same model as theirs.\n",
-    EMBEDDED: "The rows at embedded scale are of a tiny model of the same family, on a toy task: another "
-    "model than theirs, so that even the ratios show no more than the direction.\n",
-    ANOTHER: "The rows of another model are of the same family, and of another model than theirs.\n",
-    NONE: f"No run here is of a Llama model with {ALGORITHM.upper()}.\n",
-}
-
-
-Text = Callable[[str], Callable[[Row], str]]  # of a column's name: the text of its cells
-
-
-def _ours_and_theirs(title: str, meaning: str, name: str, theirs: Text, ours: Text) -> list[Column]:
+def _pair(title: str, meaning: str, name: str, digits: int, scale: float = 1.0) -> list[Column]:
+    """Theirs and ours: a mean with its error, or a ratio to static 16 with its interval."""
+    ours = with_interval(name, f".{digits}f") if name.endswith("static16") else with_error(name, digits, scale)
+    theirs = decimals(f"{name}_published", min(digits, 2), scale)
     return [
-        Column(f"{title}, theirs", f"{meaning}; published, on other hardware", theirs(f"{name}_published")),
-        Column(f"{title}, ours", f"{meaning}; measured here", ours(name)),
+        Column(f"{title}, theirs", f"{meaning}; published, on other hardware", theirs),
+        Column(f"{title}, ours", f"{meaning}; measured here", ours),
     ]
 
 
+TO_REFERENCE = f"relative to static {REFERENCE}"
 READ = [
     Column("scale", "what our rows train, beside the paper's model", lambda row: row["scale"]),
     Column("group", "static group size G, or the controller as published", lambda row: row["group"]),
     Column("seeds, ours", "how many; theirs are not known", lambda row: str(row["seeds"])),
-    *_ours_and_theirs(
-        "stragglers %",
-        "straggler rate of the whole training",
-        "straggler_rate",
-        percent,
-        lambda name: with_error(name, 1, 100),
-    ),
-    *_ours_and_theirs(
-        "stragglers / 16",
-        f"straggler rate relative to static {REFERENCE}",
-        "straggler_rate_vs_static16",
-        lambda name: decimals(name, 2),
-        lambda name: with_interval(name, ".2f"),
-    ),
-    *_ours_and_theirs(
-        "hours",
-        "of training",
-        "wall_s",
-        lambda name: decimals(name, 2, 1 / 3600),
-        lambda name: with_error(name, 3, 1 / 3600),
-    ),
-    *_ours_and_theirs(
-        "hours / 16",
-        f"hours relative to static {REFERENCE}",
-        "wall_s_vs_static16",
-        lambda name: decimals(name, 2),
-        lambda name: with_interval(name, ".2f"),
-    ),
+    *_pair("stragglers %", "straggler rate of the whole training", "straggler_rate", 1, 100),
+    *_pair("stragglers / 16", f"straggler rate {TO_REFERENCE}", "straggler_rate_vs_static16", 2),
+    *_pair("hours", "of training", "wall_s", 3, 1 / 3600),
+    *_pair("hours / 16", f"hours {TO_REFERENCE}", "wall_s_vs_static16", 2),
 ]

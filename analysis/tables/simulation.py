@@ -1,63 +1,13 @@
-"""What simulated steps add up to, per arm: rates, sizes, and hours per step and per sample."""
+"""What `sagc simulate` prints: a line per arm, and how good the costs are."""
 
 from __future__ import annotations
 
-import sys
-
-import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
-from analysis.tables.table import Column, decimals, legend, markdown_table, percent
-from sagc.errors import UserError
-from sagc.lengths import idle_fraction
+from analysis.tables.table import Column, Table, decimals, percent
 from sagc.simulation.calibration import Misfit
-from sagc.simulation.config import SimulationConfig
 from sagc.simulation.step_time import StepTime
-from sagc.simulation.steps import simulate
-
-
-def summarize_steps(steps: pd.DataFrame) -> dict[str, float]:
-    """The sums and means of an arm's steps.
-
-    Parameters
-    ----------
-    steps : DataFrame
-        As of `sagc.simulation.steps.simulate`; not empty.
-
-    Returns
-    -------
-    dict
-        straggler_rate, mean_group_size, mean_log2 (of G), mean_inverse (of G) : means over the steps.
-        idle_fraction : of all steps together (see `sagc.lengths.idle_fraction`), each of one round.
-        moves : changes of the size per 100 steps.
-        samples, preemptions : sums.
-        hours : of all steps.
-        hours_per_sample : hours per 100 000 samples trained on.
-        barrier_share, rows_share : of the hours, what the slowest engine's iterations took by themselves, and its rows.
-    """
-    sizes = steps["group_size"].to_numpy(dtype=float)
-    seconds, samples = steps["step_s"].sum(), int(steps["samples"].sum())
-    return {
-        "straggler_rate": steps["straggler_rate"].mean(),
-        "idle_fraction": float(idle_fraction(steps["tokens"].sum(), (steps["samples"] * steps["max_length"]).sum())),
-        "mean_group_size": sizes.mean(),
-        "mean_log2": np.log2(sizes).mean(),
-        "mean_inverse": (1 / sizes).mean(),
-        "moves": moves_per_100(sizes),
-        "samples": samples,
-        "preemptions": int(steps["preemptions"].sum()),
-        "hours": seconds / 3600,
-        "hours_per_sample": seconds / 3600 / samples * 1e5,
-        "barrier_share": steps["barrier_s"].sum() / seconds,
-        "rows_share": steps["rows_s"].sum() / seconds,
-    }
-
-
-def moves_per_100(sizes: np.ndarray) -> float:
-    """How often per 100 steps the next size is another one; 0 for a single step."""
-    return 100 * float(np.count_nonzero(np.diff(sizes))) / max(1, len(sizes) - 1)
-
+from sagc.simulation.totals import summarize_steps
 
 READ = [
     Column("arm", "static group size G, or the controller that chooses it", lambda row: row["arm"]),
@@ -73,32 +23,16 @@ READ = [
 ]
 
 
-def simulate_arms(simulation: SimulationConfig) -> tuple[pd.DataFrame, StepTime, Misfit | None]:
-    """Every step of every arm, with the column arm before those of `simulate`; the costs, and their misfit."""
-    lengths, (cluster, misfit) = simulation.build_lengths(), simulation.cluster.build()
-    tables = []
-    for arm in tqdm(simulation.arms, desc="simulating", unit="arm", disable=not sys.stderr.isatty()):
-        controller = simulation.controller(arm, simulation.seed)
-        count = {"steps": simulation.steps, "prompts": simulation.prompts, "seed": simulation.seed}
-        try:
-            steps = simulate(controller, lengths, cluster, **count)
-        except ValueError as error:  # a response of a trace that does not fit the KV cache
-            raise UserError(f"arm {arm}: {error}") from None
-        steps.insert(0, "arm", str(arm))
-        tables.append(steps)
-    return pd.concat(tables, ignore_index=True), cluster.costs, misfit
-
-
 def report(steps: pd.DataFrame, costs: StepTime, misfit: Misfit | None) -> str:
     """A line per arm, what the columns mean, and how far the seconds are from real ones where they were fitted."""
     rows = [{"arm": arm} | summarize_steps(own) for arm, own in steps.groupby("arm", sort=False)]
-    parts = [markdown_table(pd.DataFrame(rows), READ), legend(READ)]
+    closing = []
     if misfit is not None:
         seconds = ", ".join(f"{name} {cost:.2g}" for name, cost in vars(costs).items() if name != "batching")
-        parts.append(f"Seconds, with {costs.batching} batching: {seconds}.")
-        parts.append(
-            f"Costs fitted to the odd steps of the runs foretell the seconds of their {misfit.steps} even ones with a "
+        closing.append(
+            f"Seconds, with {costs.batching} batching: {seconds}.\n"
+            f"Costs fitted to the odd steps of the runs predict the seconds of their {misfit.steps} even ones with a "
             f"median error of {misfit.median:.1%} and an error in the sum of {misfit.total:+.1%}; those used here are "
-            "fitted to all.\n"
+            "fitted to all."
         )
-    return "\n".join(parts)
+    return Table(READ, pd.DataFrame(rows), closing=closing).markdown()

@@ -1,14 +1,17 @@
-"""How a table is written: its columns with their legends, as Markdown to read and as LaTeX to print."""
+"""How a table is written: columns with their legends, rows and notes, as Markdown to read, LaTeX to print and CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from analysis.cells import SECTION
 from analysis.statistics import INTERVAL
+from sagc.system.files import write_atomically
 
 Row = dict[str, Any]
 MISSING = "\N{EN DASH}"
@@ -18,42 +21,99 @@ LATEX = {PLUS_MINUS: r"$\pm$", MISSING: "--"}  # after what LaTeX itself wants e
 
 @dataclass(frozen=True)
 class Column:
-    """A column to read: its title, what it means, and the text of a row's cell."""
+    """A column to read: its title, what it means (a name that explains itself has no legend), and a row's text."""
 
     title: str
     legend: str
     text: Callable[[Row], str]
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table and what is said around it; every sentence or paragraph without a line break at its end.
+
+    Attributes
+    ----------
+    columns : sequence of Column
+    rows : DataFrame
+        A page without rows has title and notes only.
+    title : str
+    notes : iterable of str
+        Below the title.
+    by_section : bool
+        Whether each model, algorithm and stack has a table of its own in Markdown; LaTeX has them as first columns.
+    said : callable, optional
+        The sentences below a section's rows.
+    key, closing : iterable of str
+        Between the rows and the legend, and below the legend.
+    printed : iterable of str
+        Those of `key` and `closing` that the LaTeX table cannot do without: what its marks mean.
+    names : int
+        The first columns that are names, flush left in LaTeX.
+    """
+
+    columns: Sequence[Column]
+    rows: pd.DataFrame
+    title: str = ""
+    notes: Iterable[str] = ()
+    by_section: bool = False
+    said: Callable[[pd.DataFrame], Iterable[str]] | None = None
+    key: Iterable[str] = ()
+    closing: Iterable[str] = ()
+    printed: Iterable[str] = ()
+    names: int = 1
+
+    def markdown(self) -> str:
+        """The page, with its legend."""
+        parts = [*([f"# {self.title}"] if self.title else []), *self.notes]
+        if len(self.rows):
+            parts += [*self._sections(), *self.key, self._legend(), *self.closing]
+        return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+    def latex(self) -> str:
+        """A tabular for booktabs, a line per row, and what its marks mean."""
+        columns = [*(named(SECTION) if self.by_section else []), *self.columns]
+        text = pd.DataFrame({column.title: _cells(self.rows, column) for column in columns})
+        left = len(columns) - len(self.columns) + self.names
+        latex = text.to_latex(index=False, escape=True, column_format="l" * left + "r" * (len(columns) - left))
+        for character, command in LATEX.items():
+            latex = latex.replace(character, command)
+        return "\n".join([latex, *(f"{note}\n" for note in self.printed)])
+
+    def write(self, path: Path, csv: pd.DataFrame | None = None, latex: bool = True) -> None:
+        """Write `path`.md, its .tex unless told otherwise, and `csv` with all its columns as .csv, each whole."""
+        if csv is not None:
+            write_atomically(path.with_name(f"{path.name}.csv"), csv.to_csv(index=False))
+        write_atomically(path.with_name(f"{path.name}.md"), self.markdown())
+        if latex:
+            write_atomically(path.with_name(f"{path.name}.tex"), self.latex())
+
+    def _sections(self) -> list[str]:
+        if not self.by_section:
+            return [markdown_table(self.rows, self.columns)]
+        parts = []
+        for section, rows in self.rows.groupby(SECTION, sort=False):
+            parts += [f"## {', '.join(section)}", markdown_table(rows, self.columns)]
+            parts += self.said(rows) if self.said else []
+        return parts
+
+    def _legend(self) -> str:
+        """What every column means."""
+        lines = [f"- **{column.title}**: {column.legend}.\n" for column in self.columns if column.legend]
+        return "## Columns\n\n" + "".join(lines)
+
+
 def markdown_table(frame: pd.DataFrame, columns: Sequence[Column]) -> str:
     """A line per row, the cells padded to their column's width and to the right, so that it also reads well as text."""
-    titles = [column.title for column in columns]
-    lines = [[column.text(row) for column in columns] for row in frame.to_dict(orient="records")]
-    widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
-    padded = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in (titles, *lines)]
+    texts = [[column.title, *_cells(frame, column)] for column in columns]
+    widths = [max(map(len, column)) for column in texts]
+    lines = [[text.rjust(width) for text, width in zip(line, widths, strict=True)] for line in zip(*texts, strict=True)]
     ruler = ["-" * (width - 1) + ":" for width in widths]
-    return "".join("| " + " | ".join(line) + " |\n" for line in (padded[0], ruler, *padded[1:]))
+    return "".join("| " + " | ".join(line) + " |\n" for line in (lines[0], ruler, *lines[1:]))
 
 
-def latex_table(frame: pd.DataFrame, columns: Sequence[Column], left: int) -> str:
-    """A tabular for booktabs, a line per row; the first `left` columns are names, flush left."""
-    rows = frame.to_dict(orient="records")
-    text = pd.DataFrame({column.title: [column.text(row) for row in rows] for column in columns})
-    latex = text.to_latex(index=False, escape=True, column_format="l" * left + "r" * (len(columns) - left))
-    for character, command in LATEX.items():
-        latex = latex.replace(character, command)
-    return latex
-
-
-def with_notes(markdown: str, notes: Iterable[str]) -> str:
-    """A page with notes, a sentence each, below its title."""
-    title, rest = markdown.split("\n", 1)
-    return "\n".join([title, *(f"\n{note}" for note in notes), rest])
-
-
-def legend(columns: Sequence[Column]) -> str:
-    """What every column means."""
-    return "## Columns\n\n" + "".join(f"- **{column.title}**: {column.legend}.\n" for column in columns)
+def _cells(frame: pd.DataFrame, column: Column) -> list[str]:
+    return [column.text(row) for row in frame.to_dict(orient="records")]
 
 
 # Cells ---------------------------------------------------------------------------------------------------------------
@@ -104,6 +164,11 @@ def with_interval(name: str, form: str) -> Callable[[Row], str]:
         return f"{value:{form}} [{interval}], n = {n:.0f}"
 
     return text
+
+
+def by_seeds(counts: pd.Series, one: str, several: str) -> str:
+    """`one` where no count of seeds is above one, otherwise `several`, a text with {seeds}, with the counts."""
+    return one if counts.max() == 1 else several.format(seeds=spread(counts))
 
 
 def spread(counts: pd.Series) -> str:

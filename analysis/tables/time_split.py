@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,19 +21,7 @@ from analysis.results.runs import RunResults
 from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.tables.arms import BEST, summarize_arms
 from analysis.tables.equal_cost import Arms, Section, arms_by_cell
-from analysis.tables.table import (
-    MISSING,
-    Column,
-    Row,
-    decimals,
-    latex_table,
-    legend,
-    markdown_table,
-    named,
-    spread,
-    with_notes,
-)
-from sagc.system.files import write_atomically
+from analysis.tables.table import MISSING, Column, Row, Table, by_seeds, decimals, spread
 
 PARTS = {  # part -> what it is called where it saves time, and where it costs time
     "groups": ("smaller groups", "larger groups"),
@@ -51,7 +38,7 @@ COLUMNS = [
     *(*SECTION, "group", "reference", "best", "seeds", "steps", "reference_s", "saved_s", "saved_share", "slots_bound"),
     *(f"{part}_{unit}" for part in PARTS for unit in ("s", "share")),
 ]
-NOTHING = "There is nothing to compare: no static arm has another arm beside it.\n"
+NOTHING = "There is nothing to compare: no static arm has another arm beside it."
 
 
 def savings(runs: Sequence[RunResults]) -> pd.DataFrame:
@@ -171,42 +158,38 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def write_savings(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
-    """Write savings as .csv, .md and .tex, each whole; `clocks` as of `analysis.tables.clocks`."""
-    write_atomically(folder / "savings.csv", frame.to_csv(index=False))
-    write_atomically(folder / "savings.md", with_notes(to_markdown(frame), clocks))
-    latex = latex_table(frame, [*named(SECTION), *READ], left=len(SECTION) + 2)
-    write_atomically(folder / "savings.tex", "\n".join([latex, *notes(frame)]))
-
-
-def to_markdown(frame: pd.DataFrame) -> str:
-    """One section per model, algorithm and stack, one line per comparison, the largest parts in words, and a legend."""
-    parts = ["# Where the time went\n"]
+def savings_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
+    """The comparisons, a line each, and the largest parts in words; `clocks` as of `analysis.tables.clocks`."""
     if frame.empty:
-        return "\n".join([*parts, NOTHING])
-    parts.append(_what_is_here(frame))
-    for (model, algorithm, stack), rows in frame.groupby(SECTION, sort=False):
-        parts += [f"## {model}, {algorithm}, {stack}\n", markdown_table(rows, READ)]
-        told = [row for row in rows.to_dict(orient="records") if not row["group"].isdigit()]
-        parts += [f"{in_words(row)}\n" for row in told]
-    parts += notes(frame)
-    parts.append(legend(READ))
-    parts.append(
-        "A part is in seconds, and in brackets in percent of the reference's time; it is negative where it cost time. "
-        "The parts add up to what was saved. Those of groups, resampling, length, waits and speed split the time of "
-        "the rollouts, which is their product, with the logarithmic mean Divisia index (LMDI-I; Ang, Energy Policy 33, "
-        "2005, 867-871).\n"
+        return Table(READ, frame, title=TITLE, notes=[*clocks, NOTHING], by_section=True, names=2)
+    unpaired = [] if frame["seeds"].all() else [f"{MISSING} stands for two arms that have no step of the same seed."]
+    return Table(
+        READ,
+        frame,
+        title=TITLE,
+        notes=[*clocks, _compared(frame)],
+        by_section=True,
+        said=lambda rows: [in_words(row) for row in rows.to_dict(orient="records") if not row["group"].isdigit()],
+        key=slots_note(frame),
+        closing=[METHOD, *unpaired],
+        printed=slots_note(frame),
+        names=2,
     )
-    if not frame["seeds"].all():
-        parts.append(f"{MISSING} stands for two arms that have no step of the same seed.\n")
-    return "\n".join(parts)
 
 
-def notes(frame: pd.DataFrame) -> list[str]:
-    """What is to be said below the table: nothing, or what its marks mean."""
-    if not frame["slots_bound"].any():
-        return []
-    return [f"{UPPER_BOUND} What is exact is the sum of waits and speed, not what of it is either.\n"]
+TITLE = "Where the time went"
+METHOD = (
+    "A part is in seconds, and in brackets in percent of the reference's time; it is negative where it cost time. The "
+    "parts add up to what was saved. Those of groups, resampling, length, waits and speed split the time of the "
+    "rollouts, which is their product, with the logarithmic mean Divisia index (LMDI-I; Ang, Energy Policy 33, 2005, "
+    "867-871)."
+)
+
+
+def slots_note(frame: pd.DataFrame) -> list[str]:
+    """What the marks of waits and speed mean, where there are any."""
+    exact = f"{UPPER_BOUND} What is exact is the sum of waits and speed, not what of it is either."
+    return [exact] if frame["slots_bound"].any() else []
 
 
 def in_words(row: Row) -> str:
@@ -230,15 +213,14 @@ def _percent(share: float) -> str:
     return f"{abs(share) * 100:.1f}"
 
 
-def _what_is_here(frame: pd.DataFrame) -> str:
+def _compared(frame: pd.DataFrame) -> str:
     paired = frame[frame["seeds"] > 0]
     if paired.empty:
-        return "No two arms have a step of the same seed yet.\n"
-    seeds = paired["seeds"]
-    several = "one seed" if seeds.max() == 1 else f"{spread(seeds)} seeds, their times added up"
+        return "No two arms have a step of the same seed yet."
+    several = by_seeds(paired["seeds"], "one seed", "{seeds} seeds, their times added up")
     return (
         f"A comparison is of {several}, over the first {spread(paired['steps'])} steps, which both runs of a seed have "
-        "done; training that is not at its end is compared as far as it has come.\n"
+        "done; training that is not at its end is compared as far as it has come."
     )
 
 

@@ -67,10 +67,10 @@ def finished(trained):
     trained.write(SMALL)
 
 
-TABLES = {"tabulate": 1, "tabulate_arms": 1, "compare_lengths": 1, "report": 1}
+TABLES = {"report": 1}
 LIST = {"list_runs": 1}  # where the set of runs changes
-RUN = {"train": 1, "evaluate": 1, "summarize": 1, **TABLES}
-EVALUATIONS = {"evaluate": 2, "summarize": 2, **TABLES}
+RUN = {"train": 1, "evaluate": 1, **TABLES}
+EVALUATIONS = {"evaluate": 2, **TABLES}
 BOTH = {"train": 2, **EVALUATIONS}
 
 
@@ -81,7 +81,6 @@ def test_the_default_grid_is_the_papers(fresh, project):
         "write_data": 1,
         "train": 23,
         "evaluate": 23,
-        "summarize": 23,
         **TABLES,
         **LIST,
     }
@@ -96,7 +95,6 @@ def test_the_papers_grid_is_listed_on_any_machine(fresh, project):
         "check_overlap": 1,
         "train": 32,
         "evaluate": 32,
-        "summarize": 32,
         **TABLES,
         **LIST,
     }
@@ -106,7 +104,7 @@ def test_the_papers_grid_is_listed_on_any_machine(fresh, project):
         "evaluate qwen2.5-3b after dapo on openrlhf, group size 4, seed 0 (1 GPUs, 64000 MB, 600 minutes at most)",
     ):
         assert f": {job}\n" in listed
-    assert listed.count(" minutes at most)") == 3 * 32 + 2 + 1 + len(TABLES) + len(LIST)  # of every job
+    assert listed.count(" minutes at most)") == 2 * 32 + 2 + 1 + len(TABLES) + len(LIST)  # of every job
     # The vanilla stack has a process per GPU, the openrlhf stack starts its own.
     commands = re.findall(r"-m sagc\.cli train results/paper/\S+", listed)
     several = re.findall(r"torch.distributed.run --standalone --nproc-per-node 8 -m sagc\.cli train (\S+)", listed)
@@ -124,7 +122,7 @@ def test_a_config_file_on_the_command_line_stands_in_for_the_default(fresh):
 
 def test_single_keys_can_be_changed_on_the_command_line(fresh):
     output = fresh.snakemake("-n", "--config", "results=elsewhere", "grid={seeds: [1, 2]}").stdout
-    assert set(re.findall(r"write the table (\S+)", output)) == {"elsewhere/summary.md"}
+    assert set(re.findall(r"write the tables, such as (\S+),", output)) == {"elsewhere/summary.md"}
     assert len(re.findall(r": train tiny", output)) == 4
 
 
@@ -191,7 +189,7 @@ def test_the_grid_ends_in_a_table(trained):
     for group in ("4", "sagc-robust"):
         run = trained.results / "tiny" / "grpo" / "vanilla" / group / "seed0"
         assert {"config.json", "trace.jsonl", "model", "eval", "summary.json"} <= {path.name for path in run.iterdir()}
-        for rule in ("train", "evaluate", "summarize"):
+        for rule in ("train", "evaluate"):
             assert (trained.results / "logs" / rule / "tiny/grpo/vanilla" / group / "seed0.log").exists()
 
 
@@ -412,4 +410,4 @@ def test_a_job_that_fails_names_its_log_and_stops_no_other(trained, tmp_path, pr
     done = failing.snakemake("--cores", "2")
     assert done.returncode != 0
     assert "SAGC: train failed, see results/logs/train/absent/grpo/vanilla/4/seed0.log: " in done.stderr
-    assert (failing.results / "tiny/grpo/vanilla/4/seed0/summary.json").exists()
+    assert (failing.results / "tiny/grpo/vanilla/4/seed0/eval/evaluation.json").exists()

@@ -25,7 +25,7 @@ JOBS = {
     "evaluate": {"mem_mb": 1500, "runtime": 20, "gpus": 1},
     "warm_start": {"mem_mb": 1000, "runtime": 10},
 }
-TABLES = {"summarize": 2, "tabulate": 1, "tabulate_arms": 1, "compare_lengths": 1, "report": 1}  # how many
+TABLES = {"report": 1}  # how many
 
 
 class SlurmProject(Project):

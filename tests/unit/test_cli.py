@@ -245,7 +245,7 @@ def test_a_full_disk_is_one_sentence(monkeypatch, tmp_path, error):
     def fill(_):
         raise error
 
-    monkeypatch.setitem(sys.modules, "analysis.results.summary", SimpleNamespace(summarize_results=fill))
+    monkeypatch.setitem(sys.modules, "analysis.tables.grid", SimpleNamespace(summarize_results=fill))
     assert ("No space left" in (sentence := refused("summarize", tmp_path))) or "quota" in sentence
 
 
@@ -257,12 +257,12 @@ def test_a_full_disk_is_found_behind_what_it_caused(monkeypatch, tmp_path):
         except OSError as error:
             raise RuntimeError("could not save") from error
 
-    monkeypatch.setitem(sys.modules, "analysis.results.summary", SimpleNamespace(summarize_results=fill))
+    monkeypatch.setitem(sys.modules, "analysis.tables.grid", SimpleNamespace(summarize_results=fill))
     assert refused("summarize", tmp_path) == "No space left on device"
 
 
 def test_a_library_that_is_missing_is_one_sentence(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "analysis.results.summary", None)
+    monkeypatch.setitem(sys.modules, "analysis.tables.grid", None)
     assert refused("summarize", tmp_path).endswith("is not installed; `sagc doctor` says what this command lacks")
 
 
@@ -270,7 +270,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch, tmp_path):
     def fail(_):
         raise KeyError("a bug")
 
-    monkeypatch.setitem(sys.modules, "analysis.results.summary", SimpleNamespace(summarize_results=fail))
+    monkeypatch.setitem(sys.modules, "analysis.tables.grid", SimpleNamespace(summarize_results=fail))
     result = call("summarize", tmp_path)
     assert result.exit_code == 1
     assert isinstance(result.exception, KeyError)

@@ -1,8 +1,9 @@
-"""How far simulated seconds are from real ones: `python -m sagc.simulation.study.calibration --out FOLDER RESULTS`.
+"""How far simulated seconds are from real ones: `python -m sagc.simulation.study.calibration --out FILE RESULTS`.
 
-calibration.csv and calibration.md have a row per run of RESULTS. Costs are fitted to steps that are not compared: to
-the odd ones of the same run, and to the other runs of the cell named in FITTED. A run without dynamic sampling is also
-simulated as a whole, with lengths of the cell's largest static run and a controller of its own.
+FILE, a CSV, has a row per run of RESULTS; `analysis.study.calibration` makes it readable. Costs are fitted to steps
+that are not compared: to the odd ones of the same run, and to the other runs of the cell named in FITTED. A run without
+dynamic sampling is also simulated as a whole, with lengths of the cell's largest static run and a controller of its
+own.
 """
 
 from __future__ import annotations
@@ -15,13 +16,11 @@ import click
 import pandas as pd
 from pydantic import ValidationError
 
-from analysis.cells import SECTION
-from analysis.results.folders import find_runs
-from analysis.tables.table import Column, decimals, legend, markdown_table, named
 from sagc.config.reading import describe
 from sagc.config.run import RunConfig
 from sagc.errors import UserError
 from sagc.run.folder import RunFolder
+from sagc.run.folders import find_runs
 from sagc.simulation.calibration import held_out_misfit, misfit, read_runs
 from sagc.simulation.lengths import TraceLengths
 from sagc.simulation.step_time import StepTime, fit_step_time
@@ -57,13 +56,13 @@ def calibration(results: Path) -> pd.DataFrame:
     if not cells:
         raise UserError(f"{results} holds no run")
     rows = []
-    for (*section, seed), arms in cells.items():
+    for arms in cells.values():
         traces = {group: read_runs([folder]) for group, (folder, _) in arms.items()}
         fitted = [group for group in FITTED if group in arms]
         records = [record for group in fitted for record in traces[group][0][0]]
         costs = fit_step_time(records, traces[fitted[0]][1]) if fitted else None
         for group, (_, run) in arms.items():
-            row = dict(zip(SECTION, section, strict=True)) | {"group": group, "seed": seed}
+            row = {**run.cell.model_dump(), "group": group}
             longest = traces[fitted[-1]][0] if fitted else None
             rows.append(row | _compare(run, *traces[group], None if group in fitted else costs, costs, longest))
     return pd.DataFrame(rows)
@@ -94,35 +93,14 @@ def _compare(run: RunConfig, traces, batching: str, others: StepTime | None, cos
     }
 
 
-READ = [
-    *named([*SECTION, "group"]),
-    Column("seconds", "of the run's steps", decimals("seconds", 0)),
-    Column(
-        "own, median, %",
-        "error of its even steps, by costs of its odd ones",
-        decimals("own_median", 1, 100),
-    ),
-    Column("own, sum, %", "the same of their sum", decimals("own_total", 1, 100)),
-    Column("others, median, %", f"by costs of static {' and '.join(FITTED)}", decimals("other_median", 1, 100)),
-    Column("others, sum, %", "the same of the sum", decimals("other_total", 1, 100)),
-    Column("simulated, %", "the sum of a run simulated as a whole", decimals("simulated", 1, 100)),
-    Column("rate", "straggler rate", decimals("rate", 3)),
-    Column("simulated rate", "of the simulated run", decimals("simulated_rate", 3)),
-    Column("G", "mean group size", decimals("size", 1)),
-    Column("simulated G", "of the simulated run", decimals("simulated_size", 1)),
-]
-
-
 @click.command(cls=Command)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The table, as CSV.")
 @click.argument("results", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def main(out: Path, results: Path) -> None:
     """Compare simulated seconds with those of the runs in RESULTS."""
     found = calibration(results)
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "calibration.csv", found.to_csv(index=False))
-    write_atomically(out / "calibration.md", markdown_table(found, READ) + "\n" + legend(READ[len(SECTION) + 1 :]))
-    click.echo(f"{len(found)} runs: {out / 'calibration.md'}")
+    write_atomically(out, found.to_csv(index=False))
+    click.echo(f"{len(found)} runs: {out}")
 
 
 if __name__ == "__main__":

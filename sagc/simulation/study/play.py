@@ -11,12 +11,12 @@ import click
 import numpy as np
 import pandas as pd
 
-from analysis.tables.simulation import summarize_steps
 from sagc.controllers.protocol import without_warnings
 from sagc.errors import UserError
 from sagc.simulation.steps import simulate
 from sagc.simulation.study.config import StudyConfig, build_arm, load_study
 from sagc.simulation.study.measures import attainable, played_risk, recovery, track, true_risks
+from sagc.simulation.totals import summarize_steps
 from sagc.system.command import Command
 from sagc.system.files import write_atomically
 
@@ -27,7 +27,7 @@ def play(study: StudyConfig, workload: str) -> tuple[pd.DataFrame, pd.DataFrame]
     Returns
     -------
     runs : DataFrame
-        A row per arm and seed: workload, arm, seed, delta, and what `analysis.tables.simulation.summarize_steps` and
+        A row per arm and seed: workload, arm, seed, delta, and what `sagc.simulation.totals.summarize_steps` and
         `sagc.simulation.study.measures.track` give; recovery in steps, NaN where the workload has no change.
     steps : DataFrame
         A row per arm and step: means over the seeds of straggler_rate, risk (of the size played) and log2_size; and

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from analysis.tables.simulation import moves_per_100
 from sagc.controllers.protocol import without_warnings
 from sagc.errors import UserError
 from sagc.simulation.steps import simulate
 from sagc.simulation.study.config import CONTROLLED, OF, StudyConfig, build_arm, load_study
 from sagc.simulation.study.measures import attainable, played_risk, track, true_risks
 from sagc.simulation.study.play import sizes_of, time_to_recover
+from sagc.simulation.totals import moves_per_100
 from sagc.system.command import Command
 from sagc.system.files import write_atomically
 

@@ -1,7 +1,4 @@
-"""Other parameters of sagc-robust on all workloads: `python -m sagc.simulation.study.variants --out FOLDER`.
-
-variants.csv has a row per variant, number of prompts and workload, variants.md one per variant and number of prompts.
-"""
+"""Other parameters of sagc-robust on all workloads: `python -m sagc.simulation.study.variants --out FILE`."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from analysis.tables.table import Column, decimals, legend, markdown_table
 from sagc.controllers.protocol import without_warnings
 from sagc.simulation.steps import simulate
 from sagc.simulation.study.config import StudyConfig, build_arm, load_study
@@ -21,11 +17,13 @@ from sagc.system.command import Command
 from sagc.system.files import write_atomically
 
 ARM = "sagc-robust"
-KEYS = ["variant", "prompts"]
 
 
 def variants(study: StudyConfig) -> pd.DataFrame:
-    """Means over the seeds of distance, risk_distance, bias, moves and recovery; stationary: whether lengths are."""
+    """A row per variant, number of prompts and workload: means over the seeds of what `control_of` measures.
+
+    The column stationary says whether the lengths are.
+    """
     rows = []
     for workload, case in study.workloads.items():
         lengths, (cluster, _) = case.lengths.build(study.steps), study.cluster.build()
@@ -39,45 +37,17 @@ def variants(study: StudyConfig) -> pd.DataFrame:
                     row = {"variant": variant, "prompts": prompts, "workload": workload, "seed": seed}
                     row["stationary"] = len(case.lengths.points) == 1
                     rows.append(row | control_of(steps, risks, case.delta, case.change))
-    keys = [*KEYS, "workload", "stationary"]
+    keys = ["variant", "prompts", "workload", "stationary"]
     return pd.DataFrame(rows).drop(columns="seed").groupby(keys, sort=False).mean().reset_index()
-
-
-def summarize(found: pd.DataFrame) -> pd.DataFrame:
-    """A row per variant and number of prompts: mean distance, and the worst workload's bias, moves and recovery."""
-    groups = found.groupby(KEYS, sort=False)
-    still = found[found["stationary"]].groupby(KEYS, sort=False)
-    columns = {"distance": groups["distance"].mean(), "bias": groups["bias"].max()}
-    columns |= {"moves": still["moves"].max(), "recovery": groups["recovery"].max()}
-    return pd.DataFrame(columns).reset_index().sort_values(["prompts"], kind="stable")
-
-
-READ = [
-    Column("prompts", "per step", lambda row: str(row["prompts"])),
-    Column("sagc-robust", "its parameters", lambda row: row["variant"]),
-    Column(
-        "distance",
-        "of the rolling rate from its aim, mean over the workloads",
-        decimals("distance", 3),
-    ),
-    Column("bias", "of the mean rate where delta is feasible; the worst workload", decimals("bias", 3)),
-    Column("moves", "changes of G per 100 steps; the worst of the stationary workloads", decimals("moves", 1)),
-    Column("recovery", "steps after a change; the worst workload", decimals("recovery", 1)),
-]
 
 
 @click.command(cls=Command)
 @click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The table, as CSV.")
 @without_warnings()
 def main(config: Path, out: Path) -> None:
     """Let variants of sagc-robust play all workloads."""
-    study = load_study(config)
-    found = variants(study)
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "variants.csv", found.to_csv(index=False))
-    head = f"Means over {study.variants.seeds} seeds of {study.steps} steps.\n"
-    write_atomically(out / "variants.md", "\n".join([head, markdown_table(summarize(found), READ), legend(READ)]))
+    write_atomically(out, variants(load_study(config)).to_csv(index=False))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ import math
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from analysis.statistics import INTERVAL
-from analysis.tables.arm_tables import main, write_arm_tables
+from analysis.tables.arm_tables import accuracy_table, efficiency_table
 from analysis.tables.arms import summarize_arms
+from analysis.tables.clocks import uneven_clocks
+from analysis.tables.runs import benchmarks
 from analysis.tables.table import MISSING
 from tests.unit.analysis.test_tables import row
 
@@ -75,6 +76,13 @@ def test_every_cell_is_compared_with_its_own_arms():
     assert frame["wall_s_vs_static16"].tolist() == pytest.approx([1.0, 1.0, 5.0])
 
 
+def write_arm_tables(runs, folder):
+    found = summarize_arms(runs)
+    efficiency_table(found, uneven_clocks(runs).values()).write(folder / "efficiency")
+    found.to_csv(folder / "arms.csv", index=False)
+    accuracy_table(found, benchmarks(runs)).write(folder / "accuracy")
+
+
 def test_the_tables_say_what_they_show(tmp_path):
     rows = [row(group, seed=seed, wall=3600.0 / (seed + 1)) for group in ("16", "sagc") for seed in (0, 1)]
     write_arm_tables(pd.DataFrame(rows), tmp_path)
@@ -110,14 +118,10 @@ def test_an_idle_fraction_that_is_a_bound_is_marked(tmp_path):
     assert "upper bound" not in (tmp_path / "accuracy.md").read_text()
 
 
-def test_the_command_reads_the_table_over_runs(tmp_path):
-    summary = tmp_path / "summary.csv"
-    pd.DataFrame([row("16"), row("sagc-robust")]).to_csv(summary, index=False)
-    assert CliRunner().invoke(main, ["--out", str(tmp_path / "tables"), str(summary)]).exit_code == 0
+def test_one_seed_is_said_and_its_interval_is_a_dash(tmp_path):
+    write_arm_tables(pd.DataFrame([row("16"), row("sagc-robust")]), tmp_path / "tables")
     text = (tmp_path / "tables" / "efficiency.md").read_text()
     assert "There is one seed of every arm" in text and "1.00 [\N{EN DASH}], n = 1" in text
-    missing = CliRunner().invoke(main, ["--out", str(tmp_path), str(tmp_path / "none.csv")])
-    assert missing.exit_code == 2 and "none.csv cannot be read as a table" in missing.output
 
 
 def test_hours_that_do_not_compare_are_said_where_they_are_shown(tmp_path):
@@ -127,10 +131,3 @@ def test_hours_that_do_not_compare_are_said_where_they_are_shown(tmp_path):
     assert "tiny/grpo/vanilla: wall clock does not compare" in efficiency
     assert f"| 0.50 [{MISSING}], n = 1 |" in efficiency, "of the processor time of 16"
     assert "wall clock" not in (tmp_path / "accuracy.md").read_text()
-
-
-def test_a_table_of_an_older_version_is_one_sentence(tmp_path):
-    pd.DataFrame([row("16")]).drop(columns="processor_s").to_csv(tmp_path / "summary.csv", index=False)
-    result = CliRunner().invoke(main, ["--out", str(tmp_path), str(tmp_path / "summary.csv")])
-    assert result.exit_code == 2
-    assert result.stderr.endswith("summary.csv lacks the column processor_s; summarize the runs again\n")

@@ -3,17 +3,20 @@
 import json
 import random
 import re
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
-from analysis.results.summary import summarize_results
-from analysis.tables.output_lengths import COLUMNS, NOTHING, compare_lengths, main, to_markdown
+from analysis.cells import natural_order
+from analysis.results.runs import RunResults
+from analysis.results.summary import read_evaluation
+from analysis.tables import output_lengths
+from analysis.tables.grid import summarize_results
+from analysis.tables.output_lengths import COLUMNS, NOTHING, lengths_table
 from analysis.tables.runs import MISSING
 from sagc.errors import UserError
+from sagc.run.folder import RunFolder
+from tests import made_results
 
 HASH = "0123456789abcdef"
 LENGTHS = {"a": [10, 20], "b": [30, 50]}  # of a static arm; the means are 15 and 40
@@ -34,6 +37,23 @@ def make_run(results, group, benchmarks=None, seed=0, model="tiny", cut_off=(), 
     content = {"run_hash": HASH, "evaluation": sampling, "benchmarks": {name: {} for name in benchmarks}}
     write(folder / "eval" / "evaluation.json", content)
     return folder
+
+
+def read(folder):
+    """An evaluated run, without its steps."""
+    folder, none = RunFolder(folder), pd.DataFrame()
+    config = folder.read_config()
+    cell = config["run"]["cell"] | {"group": str(config["run"]["cell"]["group"])}
+    evaluation = read_evaluation(folder, config["hash"])
+    return RunResults(folder.path.name, folder, cell, config, 0, none, none, none, evaluation)
+
+
+def compare_lengths(folders):
+    return output_lengths.compare_lengths(sorted(map(read, folders), key=lambda run: natural_order(run.cell)))
+
+
+def to_markdown(frame):
+    return lengths_table(frame).markdown()
 
 
 def problem(id, tokens, cut_off=()):
@@ -148,8 +168,7 @@ def test_every_controlled_arm_is_compared_with_every_static_one(tmp_path):
 )
 def test_nothing_to_compare_is_said(tmp_path, runs):
     folders = [make_run(tmp_path / "results", **run) for run in runs]
-    done = call(tmp_path, *folders)
-    assert (done.exit_code, done.output) == (0, "")
+    call(tmp_path, *folders)
     assert (tmp_path / "o.md").read_text() == f"# Output lengths\n\n{NOTHING}\n"
     assert (tmp_path / "o.csv").read_text() == ",".join(COLUMNS) + "\n"
     assert "cut off \\%" in (tmp_path / "o.tex").read_text()
@@ -159,15 +178,15 @@ def test_nothing_to_compare_is_said(tmp_path, runs):
 
 
 def call(folder, *runs):
-    arguments = ["--csv", folder / "o.csv", "--markdown", folder / "o.md", "--latex", folder / "o.tex", *runs]
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    frame = compare_lengths(runs)
+    lengths_table(frame).write(folder / "o", csv=frame)
 
 
 def test_the_files_of_a_comparison(tmp_path):
     static = make_run(tmp_path / "results", 16, cut_off=(50,))
     controlled = make_run(tmp_path / "results", "sagc", {"heldout": {"a": [16, 20], "b": [20, 30]}})
     other = [make_run(tmp_path / "results", group, model="z") for group in (16, "sagc")]
-    assert call(tmp_path, static, controlled, *other).exit_code == 0
+    call(tmp_path, static, controlled, *other)
     text = (tmp_path / "o.md").read_text()
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
         "## tiny, grpo, vanilla",
@@ -214,22 +233,10 @@ def test_what_the_interval_does_not_say_is_said(tmp_path):
     assert "of 1 to 2 seeds" in to_markdown(mixed)
 
 
-def test_summarize_writes_the_comparison_too(tmp_path, monkeypatch):
+def test_summarize_writes_the_comparison_too(tmp_path):
     """`sagc summarize` writes the comparison beside its table, over the runs that are complete."""
-    for group in (4, 8, "sagc"):
-        make_run(tmp_path, group)
-    for trace in tmp_path.rglob("config.json"):
-        (trace.parent / "trace.jsonl").touch()
-    left_out = str(tmp_path / "tiny/grpo/vanilla/8")
-
-    def summarize(folder):
-        if str(folder).startswith(left_out):
-            raise UserError("not complete")
-        group = folder.parent.name
-        row = {"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "group": group, "seed": 0}
-        return row | TRAINED
-
-    monkeypatch.setattr("analysis.results.summary.summarize_run", summarize)
+    for group, planned in (("4", 3), ("8", 9), ("sagc", 3)):
+        made_results.make_run(tmp_path, group, steps=3, planned=planned)
     frame = summarize_results(tmp_path)
     assert frame["group"].tolist() == ["4", "sagc"]
     assert pd.read_csv(tmp_path / "output_lengths.csv")["static"].tolist() == [4]
@@ -237,11 +244,13 @@ def test_summarize_writes_the_comparison_too(tmp_path, monkeypatch):
     assert "heldout & sagc & 4" in (tmp_path / "output_lengths.tex").read_text()
 
 
-TRAINED = dict.fromkeys(
-    "steps straggler_rate idle_fraction mean_group_size moves_per_step infeasible_steps filtered_share tokens wall_s "
-    "rollout_s train_s sync_s reward cut_off_rate".split(),
-    1,
-)
+def test_lengths_that_cannot_be_compared_are_one_sentence_and_write_nothing(tmp_path):
+    for group in ("4", "sagc"):
+        folder = made_results.make_run(tmp_path, group, steps=3)
+    (folder / "eval" / "heldout" / "samples.jsonl").unlink()
+    with pytest.raises(UserError, match=r"sagc/seed0/eval/heldout/samples\.jsonl cannot be read"):
+        summarize_results(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"tiny"}
 
 
 # Errors --------------------------------------------------------------------------------------------------------------
@@ -286,12 +295,6 @@ def test_an_evaluation_of_another_run_is_refused(tmp_path):
         compare_lengths([folder])
 
 
-def test_two_runs_of_one_cell_are_refused(tmp_path):
-    one, other = make_run(tmp_path / "one", 4), make_run(tmp_path / "other", 4)
-    with pytest.raises(UserError, match=rf"{one} and {other} are both of tiny/grpo/vanilla/4/0; give one of them"):
-        compare_lengths([one, other])
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -312,12 +315,3 @@ def test_missing_samples_are_named(tmp_path):
     (runs[0] / "eval" / "heldout" / "samples.jsonl").unlink()
     with pytest.raises(UserError, match=r"samples .*4/seed0/eval/heldout/samples\.jsonl cannot be read: No such file"):
         compare_lengths(runs)
-
-
-def test_the_command_refuses_in_one_sentence(tmp_path, project):
-    command = [sys.executable, "-m", "analysis.tables.output_lengths", "--csv", tmp_path / "o.csv"]
-    command += ["--markdown", tmp_path / "o.md", "--latex", tmp_path / "o.tex", tmp_path]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: {tmp_path} is not a run folder: it has no config.json\n"
-    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.tables.time_split import PARTS, logarithmic_mean, savings, split, write_savings
+from analysis.tables.time_split import PARTS, logarithmic_mean, savings, savings_table, split
 from tests.unit.analysis.test_equal_cost import make_run, make_steps
 
 PRODUCT = ("groups", "resampling", "length", "waits", "speed")
@@ -143,7 +143,8 @@ def test_cells_are_compared_with_their_own():
 
 
 def read(runs, folder) -> str:
-    write_savings(savings(runs), folder)
+    frame = savings(runs)
+    savings_table(frame).write(folder / "savings", csv=frame)
     assert sorted(path.name for path in folder.iterdir()) == ["savings.csv", "savings.md", "savings.tex"]
     return (folder / "savings.md").read_text()
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from analysis.results.summary import summarize_results, summarize_run, write_summary
+from analysis.results.runs import load_run
+from analysis.tables.grid import summarize_results
 from sagc.errors import UserError
 from sagc.run.folder import FORMAT
 from sagc.trace import StepRecord, TraceWriter
@@ -90,6 +91,14 @@ def make_run(folder, records=RECORDS, steps=None, event="group", benchmarks=None
     return folder
 
 
+def summarize_run(folder):
+    """The row of a run, or why it is not whole."""
+    run = load_run(folder)
+    if run.incomplete:
+        raise UserError(run.incomplete)
+    return run.summary
+
+
 def test_a_run_by_hand(tmp_path):
     heldout = {
         "accuracy": 0.6,
@@ -164,12 +173,14 @@ def test_a_run_with_a_step_without_processor_time_has_none(tmp_path):
 
 def test_a_run_of_an_older_version_is_summarized_and_said(tmp_path, caplog):
     folder = make_run(tmp_path / "run")
-    row = summarize_run(folder)
+    summarize_results(tmp_path)
     assert not caplog.records
+    row = summarize_run(folder)
     content = json.loads((folder / "config.json").read_text())
     del content["format"]
     (folder / "config.json").write_text(json.dumps(content))
     assert summarize_run(folder) == row
+    summarize_results(tmp_path)
     assert "is of an older version of sagc" in caplog.text
 
 
@@ -177,10 +188,10 @@ def test_a_static_size_is_text(tmp_path):
     assert summarize_run(make_run(tmp_path / "run", group=16))["group"] == "16"
 
 
-def test_write_summary(tmp_path):
+def test_every_run_gets_its_row_as_a_file(tmp_path):
     folder = make_run(tmp_path / "run")
-    row = write_summary(folder)
-    assert json.loads((folder / "summary.json").read_text()) == row
+    summarize_results(tmp_path)
+    assert json.loads((folder / "summary.json").read_text()) == summarize_run(folder)
 
 
 def test_an_unfinished_run_is_refused(tmp_path):
@@ -251,16 +262,30 @@ def test_results_without_a_run_are_refused(tmp_path):
 def test_two_runs_of_one_cell_are_refused(tmp_path):
     make_run(tmp_path / "a")
     make_run(tmp_path / "b")
-    with pytest.raises(UserError, match=r"a/summary\.json and .*b/summary\.json are both of tiny/dapo/vanilla/sagc/0"):
+    with pytest.raises(UserError, match=r"/a and .*/b are both of tiny/dapo/vanilla/sagc/0; keep one of them"):
         summarize_results(tmp_path)
 
 
 def test_the_command(tmp_path, project):
-    folder = make_run(tmp_path / "run")
-    command = [sys.executable, "-m", "analysis.results.summary"]
-    done = subprocess.run([*command, folder], cwd=project, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    folder = make_run(tmp_path / "results" / "run")
+    command = [sys.executable, "-m", "sagc.cli", "summarize"]
+    done = subprocess.run([*command, tmp_path / "results"], cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"1 run: {tmp_path / 'results' / 'summary.md'}\n"
     assert (folder / "summary.json").exists()
-    refused = subprocess.run([*command, tmp_path], cwd=project, capture_output=True, text=True, check=False)
+    (tmp_path / "none").mkdir()
+    refused = subprocess.run([*command, tmp_path / "none"], cwd=project, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert refused.stderr == f"Error: {tmp_path} is not a run folder: it has no config.json\n"
+    assert refused.stderr == f"Error: {tmp_path / 'none'} holds no complete run\n"
+
+
+def test_a_grid_whose_trace_is_damaged_is_one_sentence(tmp_path, project):
+    """The DAG's command wants every run whole, and says which one is not."""
+    folder = make_run(tmp_path / "run", steps=5)
+    command = [sys.executable, "-m", "analysis.report.build", tmp_path]
+    refused = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"Error: {folder / 'trace.jsonl'} does not hold the steps 1 to 5 in order; train the run to its end first\n"
+    )
+    assert not (tmp_path / "report.html").exists()

@@ -1,13 +1,9 @@
 """The tables: order, ratios, and a Markdown file that says what it shows."""
 
-import json
-
 import pandas as pd
-import pytest
-from click.testing import CliRunner
 
-from analysis.tables.runs import MISSING, add_ratios, collect, main, read_summaries, to_markdown, write_tables
-from sagc.errors import UserError
+from analysis.cells import natural_order
+from analysis.tables.runs import MISSING, add_ratios, runs_table
 
 
 def row(group, seed=0, wall=10.0, model="tiny", **changes):
@@ -40,20 +36,14 @@ def row(group, seed=0, wall=10.0, model="tiny", **changes):
     return {**values, **changes}
 
 
-def write(folder, *rows):
-    paths = []
-    for number, each in enumerate(rows):
-        path = folder / str(number) / "summary.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(each))
-        paths.append(path)
-    return paths
+def to_markdown(frame):
+    return runs_table(frame).markdown()
 
 
-def test_natural_order(tmp_path):
+def test_natural_order():
     groups = ["sagc-robust", "16", "sagc", "8", "4"]
     rows = [row(group, seed=seed, model=model) for group in groups for seed in (10, 2) for model in ("b", "a")]
-    frame = read_summaries(write(tmp_path, *rows))
+    frame = pd.DataFrame(sorted(rows, key=natural_order))
     assert frame["model"].tolist() == ["a"] * 10 + ["b"] * 10
     assert frame["group"].tolist()[:10:2] == ["4", "8", "16", "sagc", "sagc-robust"]
     assert frame["seed"].tolist()[:4] == [2, 10, 2, 10]
@@ -151,7 +141,7 @@ def test_several_seeds_are_counted():
 
 def test_the_csv_has_every_column(tmp_path):
     frame = add_ratios(pd.DataFrame([row("4"), row("sagc")]))
-    write_tables(frame, tmp_path / "out" / "a.csv", tmp_path / "out" / "a.md")
+    runs_table(frame).write(tmp_path / "out" / "a", csv=frame, latex=False)
     again = pd.read_csv(tmp_path / "out" / "a.csv", dtype={"group": str})
     assert again.columns.tolist() == [*row("4"), "wall_vs_static16", "rollout_vs_static16", "tokens_vs_static16"]
     assert again["group"].tolist() == ["4", "sagc"]
@@ -159,51 +149,15 @@ def test_the_csv_has_every_column(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.csv", "a.md"]
 
 
-def test_two_summaries_of_one_run_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"0/summary\.json and .*1/summary\.json are both of tiny/grpo/vanilla/4/0"):
-        read_summaries(write(tmp_path, row("4"), row("4")))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"), [("{", "not valid JSON"), ('{"model": "tiny"}', "lacks algorithm, stack, group")]
-)
-def test_a_bad_summary_is_named(tmp_path, text, message):
-    path = tmp_path / "summary.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=rf"summary\.json.*{message}"):
-        read_summaries([path])
-
-
-def test_collect_finds_every_summary(tmp_path):
-    write(tmp_path, row("4"), row("16"))
-    assert collect(tmp_path)["group"].tolist() == ["4", "16"]
-    with pytest.raises(UserError, match=r"no summary\.json"):
-        collect(tmp_path / "0" / "nothing")
-
-
-def test_the_command_takes_only_the_runs_it_is_given(tmp_path):
-    paths = write(tmp_path, row("16"), row("4"), row("8"))
-    output = ["--csv", str(tmp_path / "s.csv"), "--markdown", str(tmp_path / "s.md")]
-    done = CliRunner().invoke(main, [*output, str(paths[0]), str(paths[1])])
-    assert done.exit_code == 0, done.output
-    assert pd.read_csv(tmp_path / "s.csv")["group"].tolist() == [4, 16]
-    missing = CliRunner().invoke(main, [*output, str(tmp_path / "none.json")])
-    assert missing.exit_code == 2
-    assert missing.output == f"Error: summary {tmp_path / 'none.json'} cannot be read: No such file or directory\n"
-
-
-def test_a_run_that_shared_the_machine_is_said_in_the_table(tmp_path):
+def test_a_run_that_shared_the_machine_is_said_in_the_table():
     alone, beside = row("16", wall=10.0), row("sagc", wall=20.0, processor_s=6.0)
-    table = to_markdown(add_ratios(read_summaries(write(tmp_path, alone, beside))))
+    table = to_markdown(add_ratios(pd.DataFrame([alone, beside])))
     assert "tiny/grpo/vanilla: wall clock does not compare" in table
     table = to_markdown(add_ratios(pd.DataFrame([alone, row("sagc", wall=6.0)])))
     assert "compare" not in table
 
 
-def test_a_summary_of_an_older_version_has_no_processor_time(tmp_path):
+def test_runs_of_an_older_version_have_no_processor_time():
     rows = [row("16"), row("sagc")]
-    for each in rows:
-        del each["processor_s"]
-    frame = read_summaries(write(tmp_path, *rows))
-    assert frame["processor_s"].isna().all()
+    frame = pd.DataFrame(rows).assign(processor_s=float("nan"))
     assert "2 of 2 runs have no processor time" in to_markdown(add_ratios(frame))

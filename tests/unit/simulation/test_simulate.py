@@ -229,7 +229,7 @@ def test_the_command_takes_lengths_and_costs_of_runs(call, run_folder):
         *("--set", f"cluster={{costs: {{type: fitted, runs: [{folder}]}}}}"),
     )
     assert result.exit_code == 0, result.output
-    assert "foretell the seconds of their 3 even ones with a median error of 0." in result.output
+    assert "predict the seconds of their 3 even ones with a median error of 0." in result.output
 
 
 @pytest.mark.parametrize(

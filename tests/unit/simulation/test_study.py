@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from analysis.study import calibration as calibration_table
 from analysis.study import figures, tabulate
-from analysis.tables.simulation import moves_per_100, summarize_steps
 from sagc.config.grid import validate_grid
 from sagc.config.reading import read_yaml
 from sagc.errors import UserError
@@ -18,6 +18,7 @@ from sagc.simulation.study import calibration, play, savings, variants
 from sagc.simulation.study import sensitivity as vary
 from sagc.simulation.study.config import load_study, validate_study
 from sagc.simulation.study.measures import attainable, noise_floor, recovery, track, true_risks
+from sagc.simulation.totals import moves_per_100, summarize_steps
 from tests.made_results import make_run
 
 
@@ -186,10 +187,10 @@ def test_a_small_study(small_study, tmp_path):
     for path in runs:
         call(play, path.parent.name, *config, "--out", path.parent)
     call(vary, "eta", *config, "--out", results / "sensitivity" / "eta.csv")
-    call(variants, *config, "--out", results)
+    call(variants, *config, "--out", results / "variants.csv")
     for tail in ("light", "medium", "heavy"):
         call(savings, tail, *config, "--out", results / "savings" / f"{tail}.csv")
-    call(tabulate, *config, "--out", results, *runs)
+    call(tabulate, *config, "--out", results, "--variants", results / "variants.csv", *runs)
     call(figures, *config, "--out", results / "figures", results)
     table, judged = (pd.read_csv(results / f"{name}.csv") for name in ("table", "verdict"))
     assert table[["workload", "arm"]].to_numpy().tolist() == [
@@ -211,8 +212,10 @@ def test_calibration_against_runs(tmp_path, raw_grid):
         config = json.loads((folder / "config.json").read_text())
         run = grid.run(grid.cells()[0]).model_dump(mode="json")
         (folder / "config.json").write_text(json.dumps(config | {"run": run}))
-    call(calibration, "--out", tmp_path / "out", tmp_path / "results")
-    found = pd.read_csv(tmp_path / "out" / "calibration.csv").set_index("group")
+    call(calibration, "--out", tmp_path / "calibration.csv", tmp_path / "results")
+    call(calibration_table, tmp_path / "calibration.csv")
+    assert "| simulated G |" in (tmp_path / "calibration.md").read_text()
+    found = pd.read_csv(tmp_path / "calibration.csv").set_index("group")
     assert found.index.tolist() == ["16", "4", "sagc"]
     assert found[["own_median", "own_total"]].abs().to_numpy().max() < 0.05
     assert found["other_median"].isna().tolist() == [True, True, False]
@@ -220,7 +223,7 @@ def test_calibration_against_runs(tmp_path, raw_grid):
     assert found["simulated"].abs().max() < 0.3  # lengths drawn from few groups, and another path of the controller
     assert found.loc["16", "simulated_size"] == 16
     (folder / "config.json").write_text("{}")
-    refused = CliRunner().invoke(calibration.main, ["--out", str(tmp_path), str(tmp_path / "results")])
+    refused = CliRunner().invoke(calibration.main, ["--out", str(tmp_path / "again.csv"), str(tmp_path / "results")])
     assert refused.exit_code == 2 and refused.output.count("\n") == 1
 
 
