@@ -6,13 +6,12 @@ Defaults that the paper does not give are marked [ours] in config/README.md.
 """
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
 from sagc.config.batches import check_divisible
-from sagc.config.reading import describe, mapping, read_yaml
+from sagc.config.reading import describe, mapping
 from sagc.config.run import Cell, RunConfig, resolve_controller
 from sagc.config.sections import (
     AlgorithmConfig,
@@ -113,13 +112,14 @@ class GridConfig(Strict):
         return _lookup("openrlhf.profile", self.openrlhf.profile, self.openrlhf.profiles)
 
 
-def load_grid(path: str | Path) -> GridConfig:
-    """Read and validate a YAML config. Raises UserError: one sentence with the key, the value and what is allowed."""
-    return validate_grid(read_yaml(path), source=str(path))
-
-
 def validate_grid(raw: Any, source: str = "config") -> GridConfig:
-    """Validate a config that is already a dictionary, down to the controller of every run."""
+    """Validate the content of a config, down to the controller of every run.
+
+    Raises
+    ------
+    UserError
+        One sentence with the source, the key, the value and what is allowed.
+    """
     try:
         grid = GridConfig.model_validate(mapping(raw, source))
     except ValidationError as error:

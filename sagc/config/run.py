@@ -19,7 +19,7 @@ from sagc.config.sections import (
     TrainingConfig,
 )
 from sagc.controllers.protocol import GroupSizeController
-from sagc.controllers.registry import build_controller, takes_seed
+from sagc.controllers.registry import build_controller, known_to
 from sagc.errors import UserError
 
 
@@ -85,9 +85,7 @@ class RunConfig(Strict):
     def build_controller(self) -> GroupSizeController:
         """A fresh controller of this run; raises UserError where a parameter is refused."""
         kind, parameters = controller_type(self.cell.group, self.controller)
-        if takes_seed(kind):
-            parameters["seed"] = self.seeds["controller"]
-        return _build(self.cell.group, kind, parameters)
+        return _build(self.cell.group, kind, parameters | known_to(kind, seed=self.seeds["controller"]))
 
 
 def controller_type(group: int | str, controller: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -15,9 +15,10 @@ CONTROLLERS: dict[str, type[GroupSizeController]] = {
 CONTROLLED = tuple(kind for kind in CONTROLLERS if kind != StaticGroupSize.type)  # those that choose a group size
 
 
-def takes_seed(kind: str) -> bool:
-    """Whether a controller draws random numbers."""
-    return "seed" in inspect.signature(CONTROLLERS[kind]).parameters
+def known_to(kind: str, **parameters) -> dict:
+    """Those of the parameters that a controller of this type has: `seed`, for instance, if it draws random numbers."""
+    known = inspect.signature(CONTROLLERS[kind]).parameters
+    return {name: value for name, value in parameters.items() if name in known}
 
 
 def build_controller(kind: str, **parameters) -> GroupSizeController:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sagc.controllers.protocol import GroupSizeController, without_warnings
-from sagc.controllers.registry import build_controller
+from sagc.controllers.registry import build_controller, known_to
 from sagc.replay.resizing import FIELDS, Amounts, Rollouts
 
 SEED = 0
@@ -67,8 +67,8 @@ def controller_arm(rollouts: Rollouts, kind: str, parameters: Mapping[str, Any])
     expected, drawn, moves, infeasible = [], [], 0, 0
     for repetition in range(_repetitions(rollouts, PATHS)):
         generator = np.random.default_rng((SEED, repetition))
-        seed = {"seed": repetition} if kind == "sagc" else {}
-        controller = build_controller(kind, tau=rollouts.tau, **seed, **parameters)
+        chance = known_to(kind, seed=repetition)
+        controller = build_controller(kind, tau=rollouts.tau, **chance, **parameters)
         path, lengths = [], []
         with without_warnings():
             for size, amounts in _play(controller, rollouts, generator):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sagc.config.run import controller_type
-from sagc.controllers.registry import CONTROLLED, CONTROLLERS
+from sagc.controllers.registry import CONTROLLED, CONTROLLERS, known_to
 from sagc.errors import UserError
 from sagc.lengths import idle_fraction
 from sagc.logs import Log
@@ -85,8 +85,7 @@ def replay_all(
     given = {name: value for name, value in (("delta", delta), ("eta", eta)) if value is not None}
     found = []
     for log, (hours, notes) in zip(logs, fit_hours(logs), strict=True):
-        controllers = {kind: _parameters(log, kind) | given for kind in CONTROLLED}
-        controllers["sagc-robust"].pop("eta", None)
+        controllers = {kind: _parameters(log, kind) | known_to(kind, **given) for kind in CONTROLLED}
         one = replay(log, tau, controllers, hours)
         found.append(dataclasses.replace(one, notes=[*one.notes, *notes]))
     return found

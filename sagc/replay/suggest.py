@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import yaml
 
+from sagc.controllers.registry import CONTROLLED, known_to
 from sagc.errors import UserError
 from sagc.logs import Log
 from sagc.replay.estimate import Estimate, estimate_static, replay
@@ -31,8 +32,14 @@ class Suggestion:
     def config(self) -> str:
         """The sections straggler and controllers of a config file."""
         tau = int(self.tau) if self.tau == int(self.tau) else self.tau
-        controllers = {"sagc": {"delta": self.delta, "eta": self.eta}, "sagc-robust": {"delta": self.delta}}
-        return yaml.safe_dump({"straggler": {"tau": tau}, "controllers": controllers}, sort_keys=False)
+        return yaml.safe_dump(
+            {"straggler": {"tau": tau}, "controllers": _for_all(self.delta, self.eta)}, sort_keys=False
+        )
+
+
+def _for_all(delta: float, eta: float) -> dict[str, dict[str, float]]:
+    """The parameters of every controller."""
+    return {kind: known_to(kind, delta=delta, eta=eta) for kind in CONTROLLED}
 
 
 def suggest(log: Log, steps: int | None = None) -> Suggestion:
@@ -138,7 +145,7 @@ def _eta(ladder: list[int], rates: list[Estimate], delta: float, steps: int, hor
 
 
 def _tried(log: Log, tau: float, delta: float, eta: float) -> str:
-    found = replay(log, tau, {"sagc": {"delta": delta, "eta": eta}, "sagc-robust": {"delta": delta}}).estimates
+    found = replay(log, tau, _for_all(delta, eta)).estimates
     said = [
         f"{each.arm} has a straggler rate of {_rate(each):.2f} at a mean group size of {each.mean_group_size:.1f}"
         for each in found

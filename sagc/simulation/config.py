@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from sagc.config.reading import describe
 from sagc.config.sections import StragglerConfig, Strict, TypeOfGroup
 from sagc.controllers.protocol import GroupSizeController
-from sagc.controllers.registry import build_controller
+from sagc.controllers.registry import CONTROLLED, build_controller, known_to
 from sagc.errors import UserError
 from sagc.simulation.calibration import Misfit, held_out_misfit, read_runs
 from sagc.simulation.lengths import Lengths, LognormalLengths, Shape, TraceLengths
@@ -122,7 +122,7 @@ class ClusterConfig(Strict):
         return self
 
     def build(self) -> tuple[Cluster, Misfit | None]:
-        """The cluster, and how well fitted costs foretell steps that they were not fitted to."""
+        """The cluster, and how well fitted costs predict steps that they were not fitted to."""
         costs, misfit = self.costs.build()
         if costs.batching == "padded" and (self.max_running or self.kv_tokens):
             raise UserError("max_running and kv_tokens limit continuous batching, and the runs' rows are padded")
@@ -135,9 +135,9 @@ class SimulationConfig(Strict):
     steps: int = Field(300, ge=1)
     prompts: int = Field(16, ge=1, description="Per step, P.")
     seed: int = Field(0, ge=0)
-    arms: list[TypeOfGroup] = Field([4, 8, 16, "sagc", "sagc-robust"], min_length=1)
+    arms: list[TypeOfGroup] = Field([4, 8, 16, *CONTROLLED], min_length=1)
     straggler: StragglerConfig = StragglerConfig()
-    controllers: dict[Literal["sagc", "sagc-robust"], dict[str, Any]] = Field({})
+    controllers: dict[Literal[CONTROLLED], dict[str, Any]] = Field({})
     lengths: LengthsConfig
     cluster: ClusterConfig
 
@@ -157,8 +157,7 @@ class SimulationConfig(Strict):
         try:
             if isinstance(arm, int):
                 return build_controller("static", group_size=arm, **straggler)
-            chance = {"seed": seed} if arm == "sagc" else {}
-            return build_controller(arm, **straggler | chance | self.controllers.get(arm, {}))
+            return build_controller(arm, **straggler | known_to(arm, seed=seed) | self.controllers.get(arm, {}))
         except (TypeError, ValueError) as error:
             raise UserError(f"arm {arm}: {error}") from None
 

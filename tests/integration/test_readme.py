@@ -13,11 +13,11 @@ import yaml
 
 from sagc import SAGC, RobustSAGC
 from sagc.cli import main
-from sagc.config.grid import load_grid
 from sagc.run.folder import RunFolder
 from sagc.tiny.models import build_model
 from sagc.tiny.tokenizer import build_tokenizer
 from sagc.trace import read_trace
+from tests.configs import load_grid
 
 PROJECT = Path(__file__).resolve().parents[2]
 README = (PROJECT / "README.md").read_text(encoding="utf-8")

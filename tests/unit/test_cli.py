@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 import sagc.cli
 from sagc.cli import load_changed, main
-from sagc.config.grid import load_grid
 from sagc.config.run import RunConfig
 from sagc.config.sections import LoggingConfig
 from sagc.errors import UserError
 from sagc.run.stacks import STACKS, Stack
+from tests.configs import load_grid
 
 
 def call(*arguments):
@@ -287,7 +287,7 @@ def test_the_installed_command_refuses_without_a_traceback(config_file, tmp_path
 def test_a_shared_folder_is_made_once(config_file, tmp_path, monkeypatch):
     """Two commands that start together find one model: the second waits for the first."""
     script = (
-        "import sys; from sagc.cli import data_folder; from sagc.config.grid import load_grid\n"
+        "import sys; from sagc.cli import data_folder; from tests.configs import load_grid\n"
         "print(data_folder(load_grid(sys.argv[1])))"
     )
     command = [sys.executable, "-c", script, str(config_file())]

@@ -10,15 +10,13 @@ from pydantic import Field, ValidationError, model_validator
 from sagc.config.reading import describe, read_yaml
 from sagc.config.sections import Name, Strict, TypeOfGroup
 from sagc.controllers.protocol import GroupSizeController
-from sagc.controllers.registry import build_controller
+from sagc.controllers.registry import build_controller, known_to
 from sagc.errors import UserError
 from sagc.simulation.config import ClusterConfig, LognormalConfig
 from sagc.system.paths import FolderPath
 
 Delta = Annotated[float, Field(gt=0, lt=1)]
-CONTROLLED = ("sagc", "sagc-robust")
 Parameter = Literal["tau", "delta", "eta", "rho", "integral_gain", "hysteresis"]
-OF = {"eta": ("sagc",), "integral_gain": ("sagc-robust",), "hysteresis": ("sagc-robust",)}  # the others are of both
 
 
 class Workload(Strict):
@@ -99,7 +97,7 @@ def build_arm(arm: int | str, seed: int, *, delta: float, tau: float, **paramete
     if isinstance(arm, int):
         kind, parameters = "static", {"group_size": arm, "tau": tau}
     else:
-        kind, parameters = arm, parameters | {"delta": delta, "tau": tau} | ({"seed": seed} if arm == "sagc" else {})
+        kind, parameters = arm, parameters | {"delta": delta, "tau": tau} | known_to(arm, seed=seed)
     try:
         return build_controller(kind, **parameters)
     except (TypeError, ValueError) as error:

@@ -8,9 +8,10 @@ import click
 import pandas as pd
 
 from sagc.controllers.protocol import without_warnings
+from sagc.controllers.registry import CONTROLLED, known_to
 from sagc.errors import UserError
 from sagc.simulation.steps import simulate
-from sagc.simulation.study.config import CONTROLLED, OF, StudyConfig, build_arm, load_study
+from sagc.simulation.study.config import StudyConfig, build_arm, load_study
 from sagc.simulation.study.measures import attainable, played_risk, track, true_risks
 from sagc.simulation.study.play import sizes_of, time_to_recover
 from sagc.simulation.totals import moves_per_100
@@ -28,7 +29,7 @@ def vary(study: StudyConfig, parameter: str) -> pd.DataFrame:
             changed = {"delta": case.delta, "tau": study.tau, parameter: value}
             delta, tau = changed["delta"], changed["tau"]
             risks = true_risks(lengths, study.steps, sizes_of(list(CONTROLLED), delta, tau), tau)
-            for arm in OF.get(parameter, CONTROLLED):
+            for arm in (kind for kind in CONTROLLED if known_to(kind, **{parameter: value})):
                 for seed in range(study.sensitivity.seeds):
                     controller = build_arm(arm, seed, **changed)
                     steps = simulate(controller, lengths, cluster, steps=study.steps, prompts=study.prompts, seed=seed)

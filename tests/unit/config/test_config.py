@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagc.config.batches import check_divisible
-from sagc.config.grid import GridConfig, load_grid, validate_grid
+from sagc.config.grid import GridConfig, validate_grid
 from sagc.config.run import Cell
 from sagc.config.schema import SCHEMA, schema_text
 from sagc.controllers.registry import CONTROLLERS
 from sagc.errors import UserError
+from tests.configs import load_grid
 
 
 def refusal(raw, **options) -> str:

@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from sagc.cli import prompts_file
-from sagc.config.grid import load_grid
 from sagc.data.preparation import PromptsSource, main, source_of, summary, update_prompts, write_prompts
 from sagc.data.prompts import prompts_path, read_prompts
 from sagc.errors import UserError
+from tests.configs import load_grid
 
 TEMPLATE = "{problem}\n\nPut your answer within \\boxed{}."
 

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from huggingface_hub import errors
 
 from sagc.cli import main
-from sagc.config.grid import load_grid, validate_grid
+from sagc.config.grid import validate_grid
 from sagc.doctor import needs as readiness
+from tests.configs import load_grid
 
 ASK_HUB, IN_CACHE = readiness._on_the_hub.__wrapped__, readiness._cached
 
