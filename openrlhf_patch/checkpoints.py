@@ -6,7 +6,8 @@ DeepSpeed writes the folders `global_step<N>` below `_actor`, and the file `late
 import shutil
 from pathlib import Path
 
-from sagc.run.checkpoints import keep_last_whole
+from sagc.run import checkpoints as checkpoint_store
+from sagc.run.checkpoints import newest_first, number
 from sagc.run.folder import RunFolder
 from sagc.system.files import write_atomically
 
@@ -20,14 +21,12 @@ def restore(checkpoints: Path, folder: RunFolder) -> int:
     Later checkpoints, half-written or damaged, are removed: upstream counts them when it decides which to delete.
     Returns the rollouts done.
     """
-    checkpoint = keep_last_whole(_newest_first(checkpoints))
-    folder.trace.unlink(missing_ok=True)
+    checkpoint = checkpoint_store.restore(checkpoints / FOLDER, STEP, folder.trace)
     if checkpoint is None:
         shutil.rmtree(checkpoints, ignore_errors=True)  # upstream would try to load from an empty folder
         return 0
-    shutil.copyfile(checkpoint / "trace.jsonl", folder.trace)
     write_atomically(checkpoints / FOLDER / "latest", checkpoint.name)
-    return _step(checkpoint)
+    return number(checkpoint, STEP)
 
 
 def make_room(checkpoints: Path) -> None:
@@ -35,13 +34,5 @@ def make_room(checkpoints: Path) -> None:
 
     Upstream would remove the oldest by time stamp: the last one, after the clock was set back.
     """
-    for checkpoint in _newest_first(checkpoints)[1:]:
+    for checkpoint in newest_first(checkpoints / FOLDER, STEP)[1:]:
         shutil.rmtree(checkpoint)
-
-
-def _newest_first(checkpoints: Path) -> list[Path]:
-    return sorted((checkpoints / FOLDER).glob(f"{STEP}*"), key=_step, reverse=True)
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix(STEP))

@@ -16,7 +16,6 @@ It runs in a Ray worker without a GPU; Ray, the engines and the policy actors ar
 """
 
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +39,7 @@ from openrlhf_patch.samples import GroupSamplesGenerator  # noqa: E402
 from sagc.config.run import RunConfig  # noqa: E402
 from sagc.controllers.protocol import GroupSizeController  # noqa: E402
 from sagc.data.prompts import read_prompts  # noqa: E402
-from sagc.run.checkpoints import seal  # noqa: E402
+from sagc.run.checkpoints import save_trace  # noqa: E402
 from sagc.run.rollout import Rollout  # noqa: E402
 from sagc.system.files import folder_atomically  # noqa: E402
 from sagc.trace import TraceWriter  # noqa: E402
@@ -163,9 +162,7 @@ class GroupTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class_
             make_room(checkpoints)
         super().save_logs_and_checkpoints(global_step, logs_dict, client_states)
         if saves:
-            folder = checkpoints / FOLDER / f"{STEP}{global_step}"
-            shutil.copyfile(self.trace.path, folder / "trace.jsonl")
-            seal(folder)
+            save_trace(checkpoints / FOLDER / f"{STEP}{global_step}", self.trace.path)
 
     def init_checkpoint_states(self) -> dict:
         states = super().init_checkpoint_states()

@@ -5,28 +5,14 @@ sentence on standard error and exit status 2.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
-from filelock import FileLock
-from pydantic import ValidationError
 
-from sagc.config.grid import GridConfig, validate_grid
-from sagc.config.reading import describe, from_json, read_yaml
-from sagc.config.run import Cell, RunConfig
-from sagc.config.sections import EvaluationConfig, LoggingConfig, WarmStartConfig
-from sagc.data.prompts import embedded_folder, prompts_path
 from sagc.errors import UserError
 from sagc.system.command import Commands
-from sagc.system.files import write_atomically
 from sagc.system.paths import PathArgument
-
-if TYPE_CHECKING:
-    from sagc.logs import Log
 
 DEFAULT_CONFIG = Path("config/config.yaml")
 SIMULATION = Path("config/simulation.yaml")
@@ -55,27 +41,12 @@ def main() -> None:
 @click.option("--model", help="Model, by its name in the config.  [default: the grid's first]")
 @click.option("--algorithm", help="Algorithm, by its name in the config.  [default: the grid's first]")
 @click.option("--stack", help="vanilla or openrlhf.  [default: the grid's first]")
-@click.option("--group-size", help="A size, or a controller by its name in the config.  [default: the grid's first]")
+@click.option(
+    "--group-size", "group", help="A size, or a controller by its name in the config.  [default: the grid's first]"
+)
 @click.option("--seed", type=int, help="Seed of the run.  [default: the grid's first]")
 @set_option
-@click.option("--resolved", metavar="JSON", help="The run itself, resolved: what the DAG passes instead of all above.")
-@click.option("--model-path", metavar="PATH", help="Starting model, with --resolved.")
-@click.option("--data", type=PathArgument(), help="Training prompts (JSON lines), with --resolved.")
-@click.option("--logging", metavar="JSON", help="Where scalars go beside the trace, with --resolved.")
-def train(
-    run_dir: Path,
-    config_file: Path,
-    model: str | None,
-    algorithm: str | None,
-    stack: str | None,
-    group_size: str | None,
-    seed: int | None,
-    changes: tuple[str, ...],
-    resolved: str | None,
-    model_path: str | None,
-    data: Path | None,
-    logging: str | None,
-) -> None:
+def train(run_dir: Path, config_file: Path, changes: tuple[str, ...], **names: str | int | None) -> None:
     """Train one run into RUN_DIR; a run that was interrupted goes on from its last checkpoint.
 
     An embedded model that is not there yet is made first, in the folder that the DAG uses too.
@@ -84,49 +55,61 @@ def train(
     sagc train results/try --group-size sagc-robust --seed 1
     sagc train results/try --algorithm dapo --set training.steps=20
     """
-    if resolved is not None:
-        if model_path is None or data is None:
-            raise UserError("--resolved needs --model-path and --data")
-        run = from_json(RunConfig, resolved, "--resolved")
-        wanted = from_json(LoggingConfig, logging or "{}", "--logging")
-    else:
-        if model_path is not None or data is not None or logging is not None:
-            raise UserError("--model-path, --data and --logging need --resolved; without it the config says them")
-        grid = load_changed(config_file, changes)
-        run = grid.run(choose_cell(grid, model, algorithm, stack, group_size, seed))
-        wanted = grid.logging
-        from sagc.run.train import check
-
-        check(run, wanted)  # before minutes go into a warm start
-        data = prompts_file(grid, run.cell.model)
-        model_path = starting_model(grid, run)
-
+    from sagc.config.changes import choose_cell, load_changed
+    from sagc.run.inputs import prompts_file, starting_model
+    from sagc.run.train import check
     from sagc.run.train import train as train_run
 
-    train_run(run, run_dir, model_path, data, wanted, end_orphan=resolved is not None)
+    grid = load_changed(config_file, changes)
+    run = grid.run(choose_cell(grid, **names))
+    check(run, grid.logging)  # before minutes go into a warm start
+    data = prompts_file(grid, run.cell.model)
+    train_run(run, run_dir, starting_model(grid, run), data, grid.logging)
+
+
+@main.command("train-job", hidden=True)
+@click.argument("run_dir", type=PathArgument(file_okay=False))
+@click.option("--run", "run_json", metavar="JSON", required=True, help="The run, resolved.")
+@click.option("--model", metavar="PATH", required=True, help="Starting model.")
+@click.option("--data", type=PathArgument(), required=True, help="Training prompts (JSON lines).")
+@click.option("--logging", "logging_json", metavar="JSON", default="{}", help="Where scalars go beside the trace.")
+def train_job(run_dir: Path, run_json: str, model: str, data: Path, logging_json: str) -> None:
+    """Train a run that the DAG has resolved into RUN_DIR."""
+    from sagc.config.reading import from_json
+    from sagc.config.run import RunConfig
+    from sagc.config.sections import LoggingConfig
+    from sagc.run.train import train as train_run
+
+    run, logging = from_json(RunConfig, run_json, "--run"), from_json(LoggingConfig, logging_json, "--logging")
+    train_run(run, run_dir, model, data, logging, end_orphan=True)
 
 
 @main.command()
 @click.argument("run_dir", type=PathArgument(file_okay=False))
 @config_option
 @set_option
-@click.option("--evaluation", metavar="JSON", help="The evaluation, resolved: what the DAG passes instead of --config.")
-@click.option("--data", type=PathArgument(), help="Folder of the problems, with --evaluation.")
-def evaluate(
-    run_dir: Path, config_file: Path, changes: tuple[str, ...], evaluation: str | None, data: Path | None
-) -> None:
+def evaluate(run_dir: Path, config_file: Path, changes: tuple[str, ...]) -> None:
     """Evaluate the trained model of RUN_DIR on the config's benchmarks and print the scores."""
-    if (evaluation is None) != (data is None):
-        raise UserError("--evaluation and --data belong together; give both or neither")
-    if evaluation is not None:
-        chosen = from_json(EvaluationConfig, evaluation, "--evaluation")
-    else:
-        grid = load_changed(config_file, changes)
-        chosen, data = grid.evaluation, data_folder(grid)
+    from sagc.config.changes import load_changed
+    from sagc.evaluation.job import evaluate as evaluate_run
+    from sagc.run.inputs import data_folder
 
+    grid = load_changed(config_file, changes)
+    click.echo(json.dumps(evaluate_run(run_dir, grid.evaluation, data_folder(grid)), indent=2))
+
+
+@main.command("evaluate-job", hidden=True)
+@click.argument("run_dir", type=PathArgument(file_okay=False))
+@click.option("--evaluation", metavar="JSON", required=True, help="The evaluation, resolved.")
+@click.option("--data", type=PathArgument(), required=True, help="Folder of the problems.")
+def evaluate_job(run_dir: Path, evaluation: str, data: Path) -> None:
+    """Evaluate the trained model of RUN_DIR as the DAG says."""
+    from sagc.config.reading import from_json
+    from sagc.config.sections import EvaluationConfig
     from sagc.evaluation.job import evaluate as evaluate_run
 
-    click.echo(json.dumps(evaluate_run(run_dir, chosen, data, end_orphan=evaluation is not None), indent=2))
+    chosen = from_json(EvaluationConfig, evaluation, "--evaluation")
+    click.echo(json.dumps(evaluate_run(run_dir, chosen, data, end_orphan=True), indent=2))
 
 
 @main.command()
@@ -177,13 +160,13 @@ def simulate(config_file: Path, changes: tuple[str, ...], csv: Path | None) -> N
     sagc simulate --set cluster.engines=8 --set prompts=128
     sagc simulate --set 'cluster.costs={type: fitted, runs: [results/tiny-qwen2/grpo/vanilla/16/seed0]}'
     """
+    from analysis.tables.simulation import report
+    from sagc.config.changes import read_changed
+    from sagc.simulation.arms import simulate_arms
     from sagc.simulation.config import validate_simulation
+    from sagc.system.files import write_atomically
 
     simulation = validate_simulation(read_changed(config_file, changes), source=str(config_file))
-
-    from analysis.tables.simulation import report
-    from sagc.simulation.arms import simulate_arms
-
     steps, *costs = simulate_arms(simulation)
     if csv is not None:
         write_atomically(csv, steps.to_csv(index=False))
@@ -220,7 +203,10 @@ def replay(
     sagc replay results/tiny-qwen2/grpo/vanilla/16/seed0 --delta 0.65
     sagc replay results/tiny-qwen2/grpo/vanilla/16/seed0 --suggest
     """
+    from analysis.tables.replay import as_list, replay_text, write_csv
     from sagc.logs import read_log
+    from sagc.replay.estimate import replay_all
+    from sagc.replay.suggest import suggest as suggest_values
 
     if tau is not None and not tau > 1:
         raise UserError(f"--tau is {tau:g}; max / median is never below 1, so it is a number above 1")
@@ -228,27 +214,17 @@ def replay(
     if suggest:
         if tau is not None or delta is not None or eta is not None or csv is not None:
             raise UserError("--suggest chooses tau, delta and eta itself, and writes no CSV")
-        _suggest(read, steps)
+        for number, log in enumerate(read):
+            found = suggest_values(log, steps)
+            click.echo("\n" * (number > 0) + f"{log.path}\n\n{found.config}\n{as_list(found.reasons)}")
         return
     if steps is not None:
         raise UserError("--steps belongs to --suggest; without it every step of a log is replayed")
-    from analysis.tables.replay import replay_text, write_csv
-    from sagc.replay.estimate import replay_all
-
     replays = replay_all(read, tau, delta, eta)
     for number, each in enumerate(replays):
         click.echo("\n" * (number > 0) + f"{each.log.path}\n\n{replay_text(each)}")
     if csv is not None:
         write_csv(replays, csv)
-
-
-def _suggest(logs: list["Log"], steps: int | None) -> None:
-    from analysis.tables.replay import as_list
-    from sagc.replay.suggest import suggest
-
-    for number, log in enumerate(logs):
-        found = suggest(log, steps)
-        click.echo("\n" * (number > 0) + f"{log.path}\n\n{found.config}\n{as_list(found.reasons)}")
 
 
 @main.command()
@@ -280,17 +256,14 @@ def doctor(config_file: Path | None, changes: tuple[str, ...]) -> None:
     """
     if config_file is None and changes:
         raise UserError("--set changes a config; name it with --config")
-    grid = load_changed(config_file, changes) if config_file else None
+    from sagc.config.changes import load_changed
     from sagc.doctor.machine import examine
-
-    click.echo(examine(Path.cwd()))
-    if grid is not None:
-        _say_what_is_missing(grid, config_file)
-
-
-def _say_what_is_missing(grid: GridConfig, config_file: Path) -> None:
     from sagc.doctor.needs import needs
 
+    grid = load_changed(config_file, changes) if config_file else None
+    click.echo(examine(Path.cwd()))
+    if grid is None:
+        return
     click.echo(f"\n{config_file}: {len(grid.cells())} runs in {grid.results}")
     missing = 0
     for need in needs(grid):
@@ -299,120 +272,6 @@ def _say_what_is_missing(grid: GridConfig, config_file: Path) -> None:
     click.echo(f"{missing or 'nothing'} missing")
     if missing:
         sys.exit(1)
-
-
-def load_changed(path: Path, changes: tuple[str, ...]) -> GridConfig:
-    """The grid of a config file with `key=value` changes applied to it, validated.
-
-    Raises UserError: one sentence.
-    """
-    return validate_grid(read_changed(path, changes), source=str(path))
-
-
-def read_changed(path: Path, changes: tuple[str, ...]) -> dict[str, Any]:
-    """The content of a config file with `key=value` changes applied to it.
-
-    Values are read as YAML and keys may be nested with dots. Raises UserError: one sentence.
-    """
-    if not path.exists():
-        raise UserError(f"config file {path} does not exist; run in the project's folder, or name one with --config")
-    raw = read_yaml(path)
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not (key and equals):
-            raise UserError(f"--set {change!r} is not of the form key=value")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise UserError(f"--set {key}: {text!r} is not valid YAML") from None
-        *parents, last = key.split(".")
-        section = raw
-        for name in parents:
-            section = section.setdefault(name, {}) if isinstance(section, dict) else None
-        if not isinstance(section, dict):
-            raise UserError(f"--set {key}: {'.'.join(parents) or path} is not a section of the config")
-        section[last] = value
-    return raw
-
-
-def choose_cell(
-    grid: GridConfig,
-    model: str | None,
-    algorithm: str | None,
-    stack: str | None,
-    group: str | None,
-    seed: int | None,
-) -> Cell:
-    """The run by its names; where one is not given, the first of the grid's (or of its first extra run)."""
-    first = grid.cells()[0]
-    given = {"model": model, "algorithm": algorithm, "stack": stack, "group": group, "seed": seed}
-    names = first.model_dump() | {key: value for key, value in given.items() if value is not None}
-    try:
-        return Cell(**names)
-    except ValidationError as error:
-        raise UserError(describe(error, Cell)) from None
-
-
-def starting_model(grid: GridConfig, run: RunConfig) -> str:
-    """Where the run starts: the Hub id or folder of a pretrained model, or an embedded one, made if it is missing."""
-    if run.model.type == "pretrained":
-        return run.model.path
-    folder = Path(grid.results) / "models" / run.cell.model
-    architecture, warm_start = run.model.architecture, run.model.warm_start
-    with _lock(folder):
-        if not folder.exists():
-            click.echo(f"Making the embedded model {run.cell.model} in {folder} (once, some minutes)", err=True)
-            command = [sys.executable, "-m", "sagc.tiny.warm_start", "--architecture", architecture]
-            command += ["--out", str(folder), "--seed", str(warm_start.seed), "--steps", str(warm_start.steps)]
-            if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
-                raise UserError(f"the embedded model {run.cell.model} could not be made in {folder} (see above)")
-        _check_warm_start(folder, architecture, warm_start)
-    return str(folder)
-
-
-def _check_warm_start(folder: Path, architecture: str, warm_start: WarmStartConfig) -> None:
-    try:
-        made = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))
-        found = (made["architecture"], made["seed"], made["settings"]["steps"])
-    except (OSError, ValueError, KeyError):
-        raise UserError(f"{folder} is not an embedded model; remove it, and it is made again") from None
-    wanted = (architecture, warm_start.seed, warm_start.steps)
-    if found != wanted:
-        raise UserError(
-            f"{folder} was made with architecture, seed and steps {found}, and the config says {wanted}; "
-            "remove it, or choose another results folder"
-        )
-
-
-def prompts_file(grid: GridConfig, model: str) -> Path:
-    """The training prompts of a model, made where they are missing or the config's data has changed."""
-    path = prompts_path(grid, model)
-    if grid.data.type == "tiny":
-        data_folder(grid)
-        return path
-    from sagc.data.preparation import source_of, summary, update_prompts
-
-    with _lock(path):
-        if record := update_prompts(source_of(grid, model), path):
-            click.echo(f"{path}: {summary(record)}", err=True)
-    return path
-
-
-def data_folder(grid: GridConfig) -> Path:
-    """The folder of the embedded task's problems, written if it is missing."""
-    folder = embedded_folder(grid)
-    with _lock(folder):
-        if not folder.exists():
-            from sagc.tiny.data import write_datasets
-
-            write_datasets(folder, grid.problems_seed)
-    return folder
-
-
-def _lock(path: Path) -> FileLock:
-    """Two commands that start together make a shared folder or file once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path.with_name(f".{path.name}.lock"))
 
 
 if __name__ == "__main__":

@@ -83,3 +83,13 @@ def reduced(graph: Graph) -> dict[str, set[str]]:
         name: {other for other in others if not any(other in reached(third) for third in others)}
         for name, others in graph.items()
     }
+
+
+def picture() -> str:
+    """The arrows of docs/architecture.md, as Mermaid."""
+    arrows = reduced(rooms(imports(files())))
+    return "\n".join(f"    {name} --> {other}" for name in sorted(arrows) for other in sorted(arrows[name]))
+
+
+if __name__ == "__main__":
+    print(picture())

@@ -12,6 +12,7 @@ from sagc.system.files import write_atomically
 
 log = logging.getLogger("sagc")
 
+TRACE = "trace.jsonl"
 SEAL = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
 
 
@@ -44,6 +45,35 @@ def damage(folder: Path) -> str | None:
         if found != checksum:
             return f"its file {name} is not what was written"
     return None
+
+
+def save_trace(folder: Path, trace: Path) -> None:
+    """Give a checkpoint its own copy of the trace, and seal it: the run's may be gone after a failed job of the DAG."""
+    shutil.copyfile(trace, folder / TRACE)
+    seal(folder)
+
+
+def restore(checkpoints: Path, prefix: str, trace: Path) -> Path | None:
+    """Find a run's last whole checkpoint and put its trace back to where it stood then; None where it starts anew.
+
+    Later checkpoints, half-written or damaged, are removed, and so is everything in the trace after the checkpoint:
+    those steps will be done again.
+    """
+    checkpoint = keep_last_whole(newest_first(checkpoints, prefix))
+    trace.unlink(missing_ok=True)
+    if checkpoint is not None:
+        shutil.copyfile(checkpoint / TRACE, trace)
+    return checkpoint
+
+
+def newest_first(checkpoints: Path, prefix: str) -> list[Path]:
+    """The folders PREFIX<number> of a folder, by their numbers, whatever the clock says."""
+    return sorted(checkpoints.glob(f"{prefix}*"), key=lambda path: number(path, prefix), reverse=True)
+
+
+def number(checkpoint: Path, prefix: str) -> int:
+    """What a checkpoint's name says after the prefix: the optimizer steps or rollouts that were done."""
+    return int(checkpoint.name.removeprefix(prefix))
 
 
 def keep_last_whole(folders: Iterable[Path]) -> Path | None:

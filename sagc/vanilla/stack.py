@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pyarrow
@@ -28,12 +27,14 @@ from sagc.config.sections import AlgorithmConfig, TrainingConfig
 from sagc.data.prompts import read_prompts
 from sagc.errors import UserError
 from sagc.rewards.registry import reward_function
-from sagc.run.checkpoints import keep_last_whole, seal
+from sagc.run.checkpoints import newest_first, number, restore, save_trace
 from sagc.run.folder import RunFolder
 from sagc.run.progress import Progress
 from sagc.system.files import folder_atomically
 from sagc.trace import StepRecord, TraceWriter
 from sagc.trl import SagcGRPOTrainer
+
+PREFIX = f"{PREFIX_CHECKPOINT_DIR}-"
 
 
 def check(run: RunConfig) -> None:
@@ -64,10 +65,13 @@ def train(
     main = arguments.process_index == 0
     disable_progress_bar()  # of loading and saving weights; `Progress` shows the steps
     with arguments.main_process_first(desc="clean up"):
-        checkpoint = last_checkpoint(checkpoints) if not main else restore(checkpoints, folder)
+        # The first process removes what is not whole; the others then find what it has left.
+        if main:
+            restore(checkpoints, PREFIX, folder.trace)
+        checkpoint = next(iter(newest_first(checkpoints, PREFIX)), None)
     dataset = _as_table(data)
     check_prompts(run, len(dataset))
-    done = int(checkpoint.name.rpartition("-")[2]) // run.training.optimizer_steps if checkpoint else 0
+    done = number(checkpoint, PREFIX) // run.training.optimizer_steps if checkpoint else 0
     finished = done >= run.training.steps  # the process died between its last checkpoint and its model
     tokenizer, model = _load(run, str(checkpoint) if finished else model_path)
     with Progress(str(folder.path), run.training.steps, done, enabled=main) as progress:
@@ -98,29 +102,6 @@ def train(
         shutil.rmtree(checkpoints.parent, ignore_errors=True)
 
 
-def restore(checkpoints: Path, folder: RunFolder) -> Path | None:
-    """Find the last whole checkpoint and put the run's trace back to where it stood then.
-
-    Later checkpoints, half-written or damaged, are removed, and so is everything in the trace after the checkpoint:
-    those steps will be done again.
-    """
-    checkpoint = keep_last_whole(_newest_first(checkpoints))
-    folder.trace.unlink(missing_ok=True)
-    if checkpoint is not None:
-        shutil.copyfile(checkpoint / "trace.jsonl", folder.trace)
-    return checkpoint
-
-
-def last_checkpoint(checkpoints: Path) -> Path | None:
-    """The checkpoint that `restore` has left, if there is one."""
-    return next(iter(_newest_first(checkpoints)), None)
-
-
-def _newest_first(checkpoints: Path) -> list[Path]:
-    found = checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
-
-
 def _as_table(data: Path) -> Dataset:
     try:
         return Dataset.from_list(read_prompts(data))
@@ -130,15 +111,13 @@ def _as_table(data: Path) -> Dataset:
 
 
 class _SaveTrace(TrainerCallback):
-    """Gives every checkpoint its own copy of the trace: the run's may be gone after a failed job of the DAG."""
+    """Completes every checkpoint with the trace so far."""
 
     def __init__(self, trace: Path):
         self.trace = trace
 
     def on_save(self, args, state, control, **kwargs):
-        folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
-        shutil.copyfile(self.trace, folder / "trace.jsonl")
-        seal(folder)
+        save_trace(Path(args.output_dir) / f"{PREFIX}{state.global_step}", self.trace)
 
 
 class _KeepModel(TrainerCallback):
@@ -158,9 +137,8 @@ def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
     training, algorithm = run.training, run.algorithm
     size, parts = run.build_controller().group_size, training.optimizer_steps * training.micro_batches
     samples = training.samples_per_step or training.prompts_per_step * size
-    cuda = torch.cuda.is_available()
-    arguments = partial(
-        GRPOConfig,
+    cuda, processes = torch.cuda.is_available(), int(os.environ.get("WORLD_SIZE", "1"))  # as torchrun says
+    return GRPOConfig(
         output_dir=str(checkpoints),
         # runtime
         use_cpu=not cuda,
@@ -177,6 +155,7 @@ def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
         save_total_limit=2,
         # batches; only P follows from num_generations, G is the controller's
         num_generations=size,
+        per_device_train_batch_size=max(1, samples // (parts * processes)),
         steps_per_generation=parts,
         gradient_accumulation_steps=training.micro_batches,
         max_steps=training.steps * training.optimizer_steps,
@@ -194,8 +173,6 @@ def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
         model_init_kwargs=_loading(run) if algorithm.kl_coef else None,  # TRL loads the reference model of a KL term
         **_loss(algorithm),
     )
-    processes = arguments(per_device_train_batch_size=parts * size).world_size
-    return arguments(per_device_train_batch_size=max(1, samples // (parts * processes)))
 
 
 def _with_warmup(schedule: str) -> str:

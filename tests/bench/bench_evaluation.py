@@ -17,7 +17,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from sagc.cli import load_changed
+from sagc.config.changes import load_changed
 from sagc.evaluation.scoring import AHEAD, score_choice, score_math, score_tiny
 from sagc.tiny.data import load_problems, write_datasets
 from sagc.tiny.task import expert_trace

@@ -14,9 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from sagc.cli import data_folder, load_changed
+from sagc.config.changes import load_changed
 from sagc.config.grid import GridConfig
 from sagc.config.run import Cell
+from sagc.run.inputs import data_folder
 from sagc.run.train import train
 from sagc.trace import StepRecord, read_trace
 from tests.bench.starting_model import CONFIG, MODEL, SEED, starting_model_path

@@ -6,8 +6,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from sagc.cli import load_changed, starting_model
+from sagc.config.changes import load_changed
 from sagc.config.run import Cell
+from sagc.run.inputs import starting_model
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG = PROJECT / "config" / "config.yaml"

@@ -29,8 +29,8 @@ TIMES = re.compile(r"(^|_)(wall|rollout|train|sync|step|processor|idle_barrier)_
 PHASES = {
     "vLLM's engine": "VLLM::EngineCore",
     "Ray's workers": r"ray::\w+(Actor|Trainer)\b",
-    "training": r"sagc\.cli train ",
-    "evaluation": r"sagc\.cli evaluate ",
+    "training": r"sagc\.cli train-job ",
+    "evaluation": r"sagc\.cli evaluate-job ",
     "tables and report": r"-m analysis\.",
 }
 SHOWN = ("training", "evaluation", "tables and report")  # Ray and vLLM are there while the launcher trains

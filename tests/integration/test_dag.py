@@ -106,8 +106,8 @@ def test_the_papers_grid_is_listed_on_any_machine(fresh, project):
         assert f": {job}\n" in listed
     assert listed.count(" minutes at most)") == 2 * 32 + 2 + 1 + len(TABLES) + len(LIST)  # of every job
     # The vanilla stack has a process per GPU, the openrlhf stack starts its own.
-    commands = re.findall(r"-m sagc\.cli train results/paper/\S+", listed)
-    several = re.findall(r"torch.distributed.run --standalone --nproc-per-node 8 -m sagc\.cli train (\S+)", listed)
+    commands = re.findall(r"-m sagc\.cli train-job results/paper/\S+", listed)
+    several = re.findall(r"torch.distributed.run --standalone --nproc-per-node 8 -m sagc\.cli train-job (\S+)", listed)
     assert len(commands) == 32 and len(several) == 16
     assert all("/vanilla/" in folder for folder in several)
 

@@ -255,8 +255,8 @@ def test_rewards_that_are_all_equal_end(tmp_path, openrlhf):
 
 
 def train_command(run: RunConfig, folder: Path, model: Path, data: Path) -> list[str]:
-    paths = ["--model-path", str(model), "--data", str(data), "--logging", '{"tensorboard": true}']
-    return [sys.executable, "-m", "sagc.cli", "train", str(folder), "--resolved", run.model_dump_json(), *paths]
+    paths = ["--model", str(model), "--data", str(data), "--logging", '{"tensorboard": true}']
+    return [sys.executable, "-m", "sagc.cli", "train-job", str(folder), "--run", run.model_dump_json(), *paths]
 
 
 def steps_done(folder: Path) -> int:

@@ -36,8 +36,8 @@ def facts(folder):
 def command(run, folder, model, data, *options):
     """The command of the DAG."""
     return [
-        *(sys.executable, "-m", "sagc.cli", "train", str(folder), "--resolved", run.model_dump_json()),
-        *("--model-path", str(model), "--data", str(data / "train.jsonl")),
+        *(sys.executable, "-m", "sagc.cli", "train-job", str(folder), "--run", run.model_dump_json()),
+        *("--model", str(model), "--data", str(data / "train.jsonl")),
         *options,
     ]
 

@@ -58,7 +58,7 @@ class SlurmProject(Project):
             return False
         folder = str(self.run_folder(group).relative_to(self.folder))
         for process in self.mark.processes():
-            if {"sagc.cli", "train", folder} <= set(command_of(process)):
+            if {"sagc.cli", "train-job", folder} <= set(command_of(process)):
                 process.suspend()
                 return True
         return False

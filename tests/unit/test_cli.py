@@ -13,8 +13,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-import sagc.cli
-from sagc.cli import load_changed, main
+import sagc.run.inputs
+from sagc.cli import main
+from sagc.config.changes import load_changed
 from sagc.config.run import RunConfig
 from sagc.config.sections import LoggingConfig
 from sagc.errors import UserError
@@ -40,7 +41,7 @@ def trained(monkeypatch):
     """The arguments of each call of sagc.run.train.train, which trains nothing."""
     calls = []
     stub = SimpleNamespace(
-        check=lambda run, logging: None, train=lambda *given, end_orphan: calls.append((*given, end_orphan))
+        check=lambda run, logging: None, train=lambda *given, end_orphan=False: calls.append((*given, end_orphan))
     )
     monkeypatch.setitem(sys.modules, "sagc.run.train", stub)
     return calls
@@ -117,12 +118,36 @@ def test_train_gives_a_pretrained_model_as_it_is_named(trained, config_file, tmp
 def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_path):
     grid = load_grid(config_file())
     run = grid.run(grid.cells()[0])
-    options = ["--resolved", run.model_dump_json(), "--model-path", "m", "--data", tmp_path / "d.jsonl"]
-    assert call("train", tmp_path / "run", *options).exit_code == 0
-    assert call("train", tmp_path / "run", *options, "--logging", '{"tensorboard": true}').exit_code == 0
+    options = ["--run", run.model_dump_json(), "--model", "m", "--data", tmp_path / "d.jsonl"]
+    assert call("train-job", tmp_path / "run", *options).exit_code == 0
+    assert call("train-job", tmp_path / "run", *options, "--logging", '{"tensorboard": true}').exit_code == 0
     rest = (run, tmp_path / "run", "m", tmp_path / "d.jsonl")
     assert trained == [(*rest, LoggingConfig(), True), (*rest, LoggingConfig(tensorboard=True), True)]
     assert RunConfig.model_validate_json(run.model_dump_json()).hash == run.hash
+
+
+@pytest.mark.parametrize(
+    ("run", "logging", "sentence"),
+    [
+        ("{", "{}", "--run: config is '{': invalid JSON"),
+        ("{}", "{}", "--run: key cell is missing (and 7 more)"),
+        ("{}", "{", "--run: key cell is missing"),
+    ],
+)
+def test_each_mistake_of_a_job_is_one_sentence(trained, tmp_path, run, logging, sentence):
+    options = ["--run", run, "--model", "m", "--data", "d", "--logging", logging]
+    assert sentence in refused("train-job", tmp_path / "run", *options)
+    assert trained == []
+
+
+def test_what_a_job_needs_is_asked_for(tmp_path):
+    for command, option in (("train-job", "--run"), ("evaluate-job", "--evaluation")):
+        result = call(command, tmp_path / "run")
+        assert result.exit_code == 2 and f"Missing option '{option}'" in result.output
+
+
+def test_the_commands_of_the_dag_are_not_listed():
+    assert "-job" not in call("--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -141,11 +166,6 @@ def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_pat
         (["--set", "training.steps=["], "--set training.steps: '[' is not valid YAML"),
         (["--set", "results.x=1"], "--set results.x: results is not a section of the config"),
         (["--set", "results.x.y=1"], "--set results.x.y: results.x is not a section of the config"),
-        (["--resolved", "{}"], "--resolved needs --model-path and --data"),
-        (["--resolved", "{", "--model-path", "m", "--data", "d"], "--resolved: config is '{': invalid JSON"),
-        (["--resolved", "{}", "--model-path", "m", "--data", "d"], "--resolved: key cell is missing (and 7 more)"),
-        (["--model-path", "m"], "--model-path, --data and --logging need --resolved"),
-        (["--logging", "{}"], "--model-path, --data and --logging need --resolved"),
         (["--set", "logging.wandb.project=a/b"], "logging.wandb.project is 'a/b': string should match pattern"),
         (["--set", "logging.wandb={}"], "key logging.wandb.project is missing"),
         (
@@ -194,7 +214,7 @@ def test_a_model_that_cannot_be_loaded_is_refused_before_openrlhf_starts(config_
 
 def test_evaluate_passes_the_configs_evaluation(config_file, tmp_path, monkeypatch):
     calls = []
-    stub = SimpleNamespace(evaluate=lambda *given, end_orphan: calls.append((*given, end_orphan)) or {"score": 1})
+    stub = SimpleNamespace(evaluate=lambda *given, end_orphan=False: calls.append((*given, end_orphan)) or {"score": 1})
     monkeypatch.setitem(sys.modules, "sagc.evaluation.job", stub)
     benchmarks = {"heldout": {"task": "tiny_heldout", "samples": 2}}
     path = config_file({"evaluation": {"benchmarks": benchmarks}})
@@ -202,12 +222,10 @@ def test_evaluate_passes_the_configs_evaluation(config_file, tmp_path, monkeypat
     assert json.loads(result.stdout) == {"score": 1}
     exact = load_changed(path, ("evaluation.temperature=0.5",)).evaluation
     data = tmp_path / "results" / "data" / "tiny"
-    assert call("evaluate", tmp_path / "run", "--evaluation", exact.model_dump_json(), "--data", data).exit_code == 0
+    assert (
+        call("evaluate-job", tmp_path / "run", "--evaluation", exact.model_dump_json(), "--data", data).exit_code == 0
+    )
     assert calls == [(tmp_path / "run", exact, data, of_the_dag) for of_the_dag in (False, True)]
-
-
-def test_evaluate_needs_data_with_an_evaluation(tmp_path):
-    assert refused("evaluate", tmp_path, "--evaluation", "{}").startswith("--evaluation and --data belong together")
 
 
 def test_summarize_needs_a_folder(tmp_path):
@@ -287,7 +305,7 @@ def test_the_installed_command_refuses_without_a_traceback(config_file, tmp_path
 def test_a_shared_folder_is_made_once(config_file, tmp_path, monkeypatch):
     """Two commands that start together find one model: the second waits for the first."""
     script = (
-        "import sys; from sagc.cli import data_folder; from tests.configs import load_grid\n"
+        "import sys; from sagc.run.inputs import data_folder; from tests.configs import load_grid\n"
         "print(data_folder(load_grid(sys.argv[1])))"
     )
     command = [sys.executable, "-c", script, str(config_file())]
@@ -305,10 +323,10 @@ def test_changes_do_not_touch_the_file(config_file):
 
 
 def test_a_warm_start_that_fails_is_one_sentence(config_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(sagc.cli.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sagc.run.inputs.sys, "executable", "/bin/false")
     grid = load_grid(config_file())
     with pytest.raises(UserError, match=r"the embedded model tiny could not be made in .*models/tiny"):
-        sagc.cli.starting_model(grid, grid.run(grid.cells()[0]))
+        sagc.run.inputs.starting_model(grid, grid.run(grid.cells()[0]))
 
 
 # sagc replay ---------------------------------------------------------------------------------------------------------

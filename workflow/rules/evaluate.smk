@@ -27,5 +27,5 @@ rule evaluate:
         "evaluate {wildcards.model} after {wildcards.algorithm} on {wildcards.stack},"
         " group size {wildcards.group}, seed {wildcards.seed}" + ASKS
     shell:
-        ENVIRONMENT + " {PYTHON} -m sagc.cli evaluate {params.folder:q} --evaluation {params.evaluation:q}"
+        ENVIRONMENT + " {PYTHON} -m sagc.cli evaluate-job {params.folder:q} --evaluation {params.evaluation:q}"
         " --data {params.data:q} > {log:q} 2>&1"

@@ -5,10 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from sagc.cli import prompts_file
 from sagc.data.preparation import PromptsSource, main, source_of, summary, update_prompts, write_prompts
 from sagc.data.prompts import prompts_path, read_prompts
 from sagc.errors import UserError
+from sagc.run.inputs import prompts_file
 from tests.configs import load_grid
 
 TEMPLATE = "{problem}\n\nPut your answer within \\boxed{}."

@@ -72,11 +72,11 @@ def start_holder(tmp_path):
         process.wait()
 
 
-@pytest.mark.parametrize("option", ["--resolved", "--evaluation"])
+@pytest.mark.parametrize("job", ["train-job", "evaluate-job"])
 @pytest.mark.parametrize("deaf", [False, True])
-def test_a_job_that_a_killed_snakemake_left_behind_is_ended(start_holder, tmp_path, monkeypatch, caplog, option, deaf):
+def test_a_job_that_a_killed_snakemake_left_behind_is_ended(start_holder, tmp_path, monkeypatch, caplog, job, deaf):
     monkeypatch.setattr(run_folder, "ORPHAN_S", stretched(1.0 if deaf else 30.0))
-    orphan = start_holder(option, "{}", deaf=deaf)
+    orphan = start_holder(job, "--data", "d", deaf=deaf)
     with RunFolder(tmp_path).lock(end_orphan=True):
         wait_for(orphan, 10)  # fails where it is still there
         assert f"process {os.getpid()} on" in (tmp_path / ".lock-holder").read_text()
@@ -91,7 +91,7 @@ def test_what_a_user_started_is_never_ended(start_holder, tmp_path):
 
 
 def test_a_job_is_ended_only_where_that_is_asked_for(start_holder, tmp_path):
-    process = start_holder("--resolved", "{}")
+    process = start_holder("train-job", "--data", "d")
     with pytest.raises(UserError, match="is in use by process"), RunFolder(tmp_path).lock():
         pass
     (tmp_path / ".lock-holder").write_text(f"process {process.pid} on another.machine\n")
