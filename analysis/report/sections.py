@@ -15,12 +15,11 @@ from analysis.results.summary import training_columns
 from analysis.tables.arm_tables import accuracy_columns, efficiency_columns
 from analysis.tables.equal_cost import AS_GOOD, cost_columns, pareto_columns
 from analysis.tables.grid import GridTables
-from analysis.tables.output_lengths import READ as LENGTH_COLUMNS
-from analysis.tables.published import READ as PUBLISHED_COLUMNS
+from analysis.tables.output_lengths import LENGTH_COLUMNS
+from analysis.tables.published import PUBLISHED_COLUMNS
 from analysis.tables.runs import benchmarks, idle_note, idle_percent
 from analysis.tables.table import MISSING, Column, decimals, named, percent
-from analysis.tables.time_split import READ as SAVINGS_COLUMNS
-from analysis.tables.time_split import slots_note
+from analysis.tables.time_split import SAVINGS_COLUMNS, slots_note
 from sagc.errors import UserError
 
 CELLS = named(SECTION)

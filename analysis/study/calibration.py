@@ -15,7 +15,7 @@ from analysis.tables.table import Column, Table, decimals, named
 from sagc.simulation.study.calibration import FITTED
 from sagc.system.command import Command
 
-READ = [
+CALIBRATION_COLUMNS = [
     *named([*SECTION, "group"]),
     Column("seconds", "of the run's steps", decimals("seconds", 0)),
     Column(
@@ -38,7 +38,7 @@ READ = [
 @click.argument("csv", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def main(csv: Path) -> None:
     """Write the table of CSV as Markdown."""
-    table = Table(READ, pd.read_csv(csv, dtype={"group": str}))
+    table = Table(CALIBRATION_COLUMNS, pd.read_csv(csv, dtype={"group": str}))
     table.write(csv.with_suffix(""), latex=False)
     click.echo(csv.with_suffix(".md"))
 

@@ -94,7 +94,7 @@ def _row(criterion: str, workload: str, values: pd.Series, limit: float) -> dict
     return row | {"limit": limit, "met": bool(bound < limit)}
 
 
-READ = [
+ARM_COLUMNS = [
     Column("workload", "what the lengths do", lambda row: row["workload"]),
     Column("arm", "static group size G, or the controller that chooses it", lambda row: row["arm"]),
     Column("rate", "straggler rate, mean over all steps", decimals("straggler_rate", 3)),
@@ -124,7 +124,7 @@ READ = [
     Column("hours", "of all steps", decimals("hours", 2)),
     Column("per 100k", "hours per 100 000 samples", decimals("hours_per_sample", 2)),
 ]
-VERDICT = [
+VERDICT_COLUMNS = [
     Column("criterion", "what is required of sagc-robust", lambda row: row["criterion"]),
     Column("workload", "on which", lambda row: row["workload"]),
     Column("mean", "over the seeds; of a comparison, of sagc-robust minus sagc, paired by seed", decimals("value", 3)),
@@ -157,7 +157,10 @@ def main(config: Path, out: Path, varied: Path, runs: tuple[Path, ...]) -> None:
     margins = (
         f"## Margins\n\nNo worse than sagc is by less than this, {ERRORS:g} standard errors included:\n\n{margins}"
     )
-    for name, frame, columns, more in (("table", found, READ, []), ("verdict", judged, VERDICT, [margins])):
+    for name, frame, columns, more in (
+        ("table", found, ARM_COLUMNS, []),
+        ("verdict", judged, VERDICT_COLUMNS, [margins]),
+    ):
         Table(columns, frame, notes=[head], closing=more).write(out / name, csv=frame, latex=False)
     variants_table(pd.read_csv(varied), study).write(out / "variants", latex=False)
     click.echo(f"{judged['met'].sum()} of {len(judged)} criteria met, see {out / 'verdict.md'}")

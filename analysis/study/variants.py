@@ -13,7 +13,7 @@ KEYS = ["variant", "prompts"]
 def variants_table(found: pd.DataFrame, study: StudyConfig) -> Table:
     """The table of `sagc.simulation.study.variants.variants`."""
     head = f"Means over {study.variants.seeds} seeds of {study.steps} steps."
-    return Table(READ, summarize(found), notes=[head])
+    return Table(VARIANT_COLUMNS, summarize(found), notes=[head])
 
 
 def summarize(found: pd.DataFrame) -> pd.DataFrame:
@@ -25,7 +25,7 @@ def summarize(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).reset_index().sort_values(["prompts"], kind="stable")
 
 
-READ = [
+VARIANT_COLUMNS = [
     Column("prompts", "per step", lambda row: str(row["prompts"])),
     Column("sagc-robust", "its parameters", lambda row: row["variant"]),
     Column(

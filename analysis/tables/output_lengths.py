@@ -76,10 +76,10 @@ def compare_lengths(runs: Iterable[RunResults]) -> pd.DataFrame:
 def lengths_table(frame: pd.DataFrame) -> Table:
     """The comparisons, a line each; or why there are none."""
     if frame.empty:
-        return Table(READ, frame, title="Output lengths", notes=[NOTHING], by_section=True, names=3)
+        return Table(LENGTH_COLUMNS, frame, title="Output lengths", notes=[NOTHING], by_section=True, names=3)
     alone = f"{MISSING} stands for the interval over a single problem, which has none."
     return Table(
-        READ,
+        LENGTH_COLUMNS,
         frame,
         title="Output lengths",
         notes=[
@@ -197,7 +197,7 @@ def _interval(row: dict[str, Any]) -> str:
     return MISSING if pd.isna(low) else f"{low * 100:+.1f} to {high * 100:+.1f}"
 
 
-READ = [
+LENGTH_COLUMNS = [
     Column("benchmark", "the problems, the same for both arms", lambda row: row["benchmark"]),
     Column("controlled", "the arm whose group size a controller chose in training", lambda row: row["controlled"]),
     Column("static", "the static group size G that it is compared with", lambda row: row["static"]),

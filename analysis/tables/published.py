@@ -127,7 +127,7 @@ def write_published(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = (
         "stragglers, and an interval of one seed."
     )
     table = Table(
-        [*named(SECTION), *READ],
+        [*named(SECTION), *PUBLISHED_COLUMNS],
         frame,
         title="The paper's numbers beside ours",
         notes=[*clocks, intro, *(sentence for scale, sentence in SCALES.items() if scale in set(frame["scale"]))],
@@ -149,7 +149,7 @@ def _pair(title: str, meaning: str, name: str, digits: int, scale: float = 1.0) 
 
 
 TO_REFERENCE = f"relative to static {REFERENCE}"
-READ = [
+PUBLISHED_COLUMNS = [
     Column("scale", "what our rows train, beside the paper's model", lambda row: row["scale"]),
     Column("group", "static group size G, or the controller as published", lambda row: row["group"]),
     Column("seeds, ours", "how many; theirs are not known", lambda row: str(row["seeds"])),

@@ -9,7 +9,7 @@ from sagc.simulation.calibration import Misfit
 from sagc.simulation.step_time import StepTime
 from sagc.simulation.totals import summarize_steps
 
-READ = [
+ARM_COLUMNS = [
     Column("arm", "static group size G, or the controller that chooses it", lambda row: row["arm"]),
     Column("straggler rate", "mean over the steps", decimals("straggler_rate", 3)),
     Column("mean G", "over the steps", decimals("mean_group_size", 1)),
@@ -35,4 +35,4 @@ def report(steps: pd.DataFrame, costs: StepTime, misfit: Misfit | None) -> str:
             f"median error of {misfit.median:.1%} and an error in the sum of {misfit.total:+.1%}; those used here are "
             "fitted to all."
         )
-    return Table(READ, pd.DataFrame(rows), closing=closing).markdown()
+    return Table(ARM_COLUMNS, pd.DataFrame(rows), closing=closing).markdown()

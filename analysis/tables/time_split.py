@@ -161,10 +161,10 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
 def savings_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
     """The comparisons, a line each, and the largest parts in words; `clocks` as of `analysis.tables.clocks`."""
     if frame.empty:
-        return Table(READ, frame, title=TITLE, notes=[*clocks, NOTHING], by_section=True, names=2)
+        return Table(SAVINGS_COLUMNS, frame, title=TITLE, notes=[*clocks, NOTHING], by_section=True, names=2)
     unpaired = [] if frame["seeds"].all() else [f"{MISSING} stands for two arms that have no step of the same seed."]
     return Table(
-        READ,
+        SAVINGS_COLUMNS,
         frame,
         title=TITLE,
         notes=[*clocks, _compared(frame)],
@@ -235,7 +235,7 @@ def _part(title: str, meaning: str, name: str) -> Column:
     return Column(title, meaning, text)
 
 
-READ = [
+SAVINGS_COLUMNS = [
     Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
     Column(
         "against",

@@ -27,7 +27,7 @@ from sagc.system.command import Command
 from sagc.system.files import write_atomically
 
 WORDS = 13  # of an n-gram
-MOST = 0.5  # share of a benchmark problem's n-grams from which on it is called copied rather than touched
+COPIED_SHARE = 0.5  # share of a benchmark problem's n-grams from which on it is called copied rather than touched
 Benchmarks = RootModel[dict[str, BenchmarkConfig]]
 
 
@@ -104,7 +104,7 @@ def _summary(
         "problems": len(problems),
         "exact": sum(bool(match["exact"]) for match in matches),
         "ngram": sum(bool(match["ngram"]) for match in matches),
-        "most": sum(match["share"] >= MOST for match in matches),
+        "most": sum(match["share"] >= COPIED_SHARE for match in matches),
         "rows": sorted({row for match in matches for row in match["exact"] + match["ngram"]}),
         "matches": matches,
     }

@@ -15,7 +15,7 @@ import numpy as np
 
 from sagc.logs import Log
 from sagc.replay.intervals import Totals
-from sagc.simulation.step_time import BATCHING, Work
+from sagc.simulation.step_time import BATCHING, design
 from sagc.trace import StepRecord
 
 LIKELY = 3.84  # 95 % quantile of chi-squared with one degree of freedom
@@ -38,9 +38,7 @@ class Hours:
 
     def __init__(self, records: Sequence[StepRecord], stack: str):
         self._rows = "slots" if BATCHING[stack] == "padded" else "tokens"
-        work = [Work.of(record) for record in records]
-        rollout = np.array([[each.rounds, each.positions, getattr(each, self._rows)] for each in work], dtype=float)
-        train = np.array([[1.0, each.trained_tokens] for each in work])
+        rollout, train = design(records, BATCHING[stack])
         self._rollout = Costs(rollout, np.array([record.rollout_s for record in records]))
         self._train = Costs(train, np.array([record.train_s for record in records]))
         self._sync = float(np.mean([record.sync_s for record in records]))

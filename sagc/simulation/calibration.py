@@ -1,4 +1,4 @@
-"""The costs of a real run's steps, and how well they foretell the seconds of other steps [ours]."""
+"""The costs of a real run's steps, and how well they predict the seconds of other steps [ours]."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sagc.trace import StepRecord, read_trace
 
 @dataclass(frozen=True)
 class Misfit:
-    """How far seconds foretold from the work of steps are from those measured.
+    """How far seconds predicted from the work of steps are from those measured.
 
     Attributes
     ----------
     steps : int
         Compared.
     median : float
-        Of |foretold - measured| / measured over the steps.
+        Of |predicted - measured| / measured over the steps.
     total : float
-        (Sum foretold - sum measured) / sum measured.
+        (Sum predicted - sum measured) / sum measured.
     """
 
     steps: int
@@ -35,10 +35,10 @@ class Misfit:
 
 def misfit(costs: StepTime, records: Sequence[StepRecord]) -> Misfit:
     """The misfit of these costs for the whole steps of a trace, weight sync and updates included."""
-    foretold = np.array([costs.step_s(Work.of(record)) for record in records])
+    predicted = np.array([costs.step_s(Work.of(record)) for record in records])
     measured = np.array([record.rollout_s + record.train_s + record.sync_s for record in records])
-    errors = np.abs(foretold - measured) / measured
-    return Misfit(len(records), float(np.median(errors)), float(foretold.sum() / measured.sum() - 1))
+    errors = np.abs(predicted - measured) / measured
+    return Misfit(len(records), float(np.median(errors)), float(predicted.sum() / measured.sum() - 1))
 
 
 def held_out_misfit(traces: Sequence[Sequence[StepRecord]], batching: str) -> Misfit:

@@ -52,6 +52,10 @@ class Work:
         kept = record.kept_groups / len(record.lengths)
         return cls(len(record.rounds), positions, slots, record.tokens, record.tokens * kept)
 
+    def rows(self, batching: str) -> float:
+        """What rows cost: each as long as its round with padded batching, as its own response with continuous."""
+        return self.slots if batching == "padded" else self.tokens
+
 
 @dataclass(frozen=True)
 class StepTime:
@@ -78,15 +82,27 @@ class StepTime:
     sync: float
 
     def rollout_s(self, work: Work) -> float:
-        rows = work.slots if self.batching == "padded" else work.tokens
+        """Of the rollout, in seconds."""
+        rows = work.rows(self.batching)
         return self.per_round * work.rounds + self.per_position * work.positions + self.per_row * rows
 
     def train_s(self, work: Work) -> float:
+        """Of the updates, in seconds."""
         return self.per_step + self.per_trained_token * work.trained_tokens
 
     def step_s(self, work: Work) -> float:
         """The whole step, in seconds."""
         return self.rollout_s(work) + self.train_s(work) + self.sync
+
+
+def design(records: Sequence[StepRecord], batching: str) -> tuple[np.ndarray, np.ndarray]:
+    """What the seconds of steps are linear in: (steps, 3) of the rollouts, (steps, 2) of the updates.
+
+    The columns are rounds, positions and rows (see `StepTime`), and 1 and trained tokens.
+    """
+    work = [Work.of(record) for record in records]
+    rollout = [[each.rounds, each.positions, each.rows(batching)] for each in work]
+    return np.array(rollout, dtype=float), np.array([[1.0, each.trained_tokens] for each in work])
 
 
 def fit_step_time(records: Sequence[StepRecord], batching: str) -> StepTime:
@@ -111,10 +127,7 @@ def fit_step_time(records: Sequence[StepRecord], batching: str) -> StepTime:
         raise ValueError(f"batching must be 'continuous' or 'padded', got {batching!r}")
     if not records:
         raise ValueError("no steps to fit the times of")
-    work = [Work.of(record) for record in records]
-    rows = [w.slots if batching == "padded" else w.tokens for w in work]
-    rollout = np.array([[w.rounds, w.positions, row] for w, row in zip(work, rows, strict=True)])
-    train = np.array([[1.0, w.trained_tokens] for w in work])
+    rollout, train = design(records, batching)
     return StepTime(
         batching,
         *_costs(rollout, [record.rollout_s for record in records]),

@@ -164,7 +164,7 @@ def test_exact_timings_have_no_misfit():
 def test_misfit_by_hand():
     trace = timed_trace()[:2]
     seconds = [costs().step_s(Work.of(one)) for one in trace]
-    slower = [dataclasses.replace(trace[0], sync_s=3 + seconds[0]), trace[1]]  # took twice as long, and as foretold
+    slower = [dataclasses.replace(trace[0], sync_s=3 + seconds[0]), trace[1]]  # took twice as long, and as predicted
     found = misfit(costs(), slower)
     assert found.median == pytest.approx((0.5 + 0) / 2)
     assert found.total == pytest.approx(sum(seconds) / (sum(seconds) + seconds[0]) - 1)
