@@ -69,7 +69,7 @@ def train(run_dir: Path, config_file: Path, changes: tuple[str, ...], **names: s
 
 @main.command("train-job", hidden=True)
 @click.argument("run_dir", type=PathArgument(file_okay=False))
-@click.option("--run", "run_json", metavar="JSON", required=True, help="The run, resolved.")
+@click.option("--resolved", "run_json", metavar="JSON", required=True, help="The run, resolved.")
 @click.option("--model", metavar="PATH", required=True, help="Starting model.")
 @click.option("--data", type=PathArgument(), required=True, help="Training prompts (JSON lines).")
 @click.option("--logging", "logging_json", metavar="JSON", default="{}", help="Where scalars go beside the trace.")
@@ -80,7 +80,7 @@ def train_job(run_dir: Path, run_json: str, model: str, data: Path, logging_json
     from sagc.config.sections import LoggingConfig
     from sagc.run.train import train as train_run
 
-    run, logging = from_json(RunConfig, run_json, "--run"), from_json(LoggingConfig, logging_json, "--logging")
+    run, logging = from_json(RunConfig, run_json, "--resolved"), from_json(LoggingConfig, logging_json, "--logging")
     train_run(run, run_dir, model, data, logging, end_orphan=True)
 
 

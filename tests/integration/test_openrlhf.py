@@ -256,7 +256,7 @@ def test_rewards_that_are_all_equal_end(tmp_path, openrlhf):
 
 def train_command(run: RunConfig, folder: Path, model: Path, data: Path) -> list[str]:
     paths = ["--model", str(model), "--data", str(data), "--logging", '{"tensorboard": true}']
-    return [sys.executable, "-m", "sagc.cli", "train-job", str(folder), "--run", run.model_dump_json(), *paths]
+    return [sys.executable, "-m", "sagc.cli", "train-job", str(folder), "--resolved", run.model_dump_json(), *paths]
 
 
 def steps_done(folder: Path) -> int:

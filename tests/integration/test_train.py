@@ -36,7 +36,7 @@ def facts(folder):
 def command(run, folder, model, data, *options):
     """The command of the DAG."""
     return [
-        *(sys.executable, "-m", "sagc.cli", "train-job", str(folder), "--run", run.model_dump_json()),
+        *(sys.executable, "-m", "sagc.cli", "train-job", str(folder), "--resolved", run.model_dump_json()),
         *("--model", str(model), "--data", str(data / "train.jsonl")),
         *options,
     ]

@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 import sagc.run.inputs
-from sagc.cli import main
+from sagc.cli import main, train_job
 from sagc.config.changes import load_changed
 from sagc.config.run import RunConfig
 from sagc.config.sections import LoggingConfig
@@ -118,7 +118,7 @@ def test_train_gives_a_pretrained_model_as_it_is_named(trained, config_file, tmp
 def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_path):
     grid = load_grid(config_file())
     run = grid.run(grid.cells()[0])
-    options = ["--run", run.model_dump_json(), "--model", "m", "--data", tmp_path / "d.jsonl"]
+    options = ["--resolved", run.model_dump_json(), "--model", "m", "--data", tmp_path / "d.jsonl"]
     assert call("train-job", tmp_path / "run", *options).exit_code == 0
     assert call("train-job", tmp_path / "run", *options, "--logging", '{"tensorboard": true}').exit_code == 0
     rest = (run, tmp_path / "run", "m", tmp_path / "d.jsonl")
@@ -129,21 +129,29 @@ def test_train_takes_the_run_that_the_dag_resolved(trained, config_file, tmp_pat
 @pytest.mark.parametrize(
     ("run", "logging", "sentence"),
     [
-        ("{", "{}", "--run: config is '{': invalid JSON"),
-        ("{}", "{}", "--run: key cell is missing (and 7 more)"),
-        ("{}", "{", "--run: key cell is missing"),
+        ("{", "{}", "--resolved: config is '{': invalid JSON"),
+        ("{}", "{}", "--resolved: key cell is missing (and 7 more)"),
+        ("{}", "{", "--resolved: key cell is missing"),
     ],
 )
 def test_each_mistake_of_a_job_is_one_sentence(trained, tmp_path, run, logging, sentence):
-    options = ["--run", run, "--model", "m", "--data", "d", "--logging", logging]
+    options = ["--resolved", run, "--model", "m", "--data", "d", "--logging", logging]
     assert sentence in refused("train-job", tmp_path / "run", *options)
     assert trained == []
 
 
 def test_what_a_job_needs_is_asked_for(tmp_path):
-    for command, option in (("train-job", "--run"), ("evaluate-job", "--evaluation")):
+    for command, option in (("train-job", "--resolved"), ("evaluate-job", "--evaluation")):
         result = call(command, tmp_path / "run")
         assert result.exit_code == 2 and f"Missing option '{option}'" in result.output
+
+
+def test_no_option_of_a_job_is_taken_for_one_of_torchruns():
+    """torchrun reads the whole command line: an option that begins like one of its own is refused or swallowed."""
+    torchrun = pytest.importorskip("torch.distributed.run").get_args_parser()
+    job = ["train-job", "run", *(word for parameter in train_job.params for word in (*parameter.opts, "x"))]
+    parsed = torchrun.parse_args(["--standalone", "--nproc-per-node", "2", "-m", "sagc.cli", *job])
+    assert parsed.training_script_args == job
 
 
 def test_the_commands_of_the_dag_are_not_listed():

@@ -55,5 +55,5 @@ rule train:
         "train {wildcards.model} with {wildcards.algorithm} on {wildcards.stack},"
         " group size {wildcards.group}, seed {wildcards.seed}" + ASKS
     shell:
-        ENVIRONMENT + " {PYTHON} {params.processes} -m sagc.cli train-job {params.folder:q} --run {params.run:q}"
+        ENVIRONMENT + " {PYTHON} {params.processes} -m sagc.cli train-job {params.folder:q} --resolved {params.run:q}"
         " --model {params.model:q} --data {input.data:q} --logging {LOGGING:q} > {log:q} 2>&1"
