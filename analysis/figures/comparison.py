@@ -29,7 +29,8 @@ from analysis.figures.style import (
 )
 from analysis.figures.training import begun, concat
 from analysis.results.runs import RunResults
-from analysis.tables.equal_cost import accuracy_curve, equal_cost
+from analysis.tables.curves import accuracy_curve
+from analysis.tables.equal_cost import equal_cost
 
 REWARD = "training reward"  # takes the place of a benchmark where there is none
 

@@ -13,7 +13,7 @@ from analysis.report.run_page import page_id
 from analysis.results.runs import Results, RunResults
 from analysis.results.summary import training_columns
 from analysis.tables.arm_tables import accuracy_columns, efficiency_columns
-from analysis.tables.equal_cost import AS_GOOD, cost_columns, pareto_columns
+from analysis.tables.cost_tables import AS_GOOD, cost_columns, pareto_columns
 from analysis.tables.grid import GridTables
 from analysis.tables.output_lengths import LENGTH_COLUMNS
 from analysis.tables.published import PUBLISHED_COLUMNS

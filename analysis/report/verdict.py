@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.cells import REFERENCE, SECTION
-from analysis.tables.equal_cost import NO_WORSE
+from analysis.tables.rivals import NO_WORSE
 from analysis.tables.table import spread
 
 NOTHING = "There is no verdict yet: no run is done."
@@ -24,7 +24,7 @@ def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame, clocks: str)
     quality : str
         The name of the benchmark that is judged by, or "reward".
     rivals : DataFrame
-        Controlled arms against static ones (see `analysis.tables.equal_cost.compare_with_static`).
+        Controlled arms against static ones (see `analysis.tables.rivals.compare_with_static`).
     clocks : str
         Where hours do not compare (see `analysis.tables.clocks.clock_verdict`); empty where they do.
 

@@ -8,31 +8,27 @@ trailing mean over ten steps. The first nine steps are means over what there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from analysis.cells import REFERENCE, SECTION
+from analysis.results.arms import Arms, Section, arms_by_cell, trained
 from analysis.results.runs import RunResults
-from analysis.results.summary import LAST_STEPS
 from analysis.statistics import INTERVAL, Comparison, mean_and_error, over_common, paired_difference, paired_ratio
-from analysis.tables.runs import benchmarks
-from analysis.tables.table import (
-    MISSING,
-    PLUS_MINUS,
-    Column,
-    Row,
-    Table,
-    by_seeds,
-    number,
-    with_error,
-    with_interval,
+from analysis.tables.curves import (
+    accuracy_at,
+    accuracy_curve,
+    at_end,
+    qualities_of,
+    reward_at,
+    reward_curve,
+    time_to,
 )
+from analysis.tables.rivals import pareto_front
+from analysis.tables.table import Row
 
-Section = tuple[str, str, str]
-Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
 FRONT, KEPT = "front_", "kept_"
 COMPARED = [
     *(*SECTION, "group", "seeds", "reference", "target", "reached", "reached_share"),
@@ -41,12 +37,6 @@ COMPARED = [
     *("budget_s", "reward_at_budget", "reward_at_budget_se"),
     *(f"reward_vs_reference{part}" for part in INTERVAL),
 ]
-RIVALS = [
-    *(*SECTION, "group", "quality", "static"),
-    *(f"{name}{part}" for name in ("difference", "time") for part in INTERVAL),
-    "as_good",
-]
-NO_WORSE = 0.01  # of reward or accuracy, one in a hundred: here about an accuracy's standard error over its problems
 
 
 def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
@@ -86,7 +76,7 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
         are evaluated.
         front_reward, front_B : whether the arm is on the cell's front of that against wall_s (see `pareto_front`).
     """
-    qualities = _qualities_of(runs)
+    qualities = qualities_of(runs)
     ends = ["wall_s", *qualities.values()]
     kept = [name for name in qualities if any(len(accuracy_curve(run, name)) for run in runs)]
     rows = []
@@ -99,167 +89,6 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
     measured = (column for name in ends for column in (name, f"{name}_se"))
     then = (f"{KEPT}{name}{of}" for name in kept for of in ("", "_se", *(f"_vs_reference{i}" for i in INTERVAL)))
     return pd.DataFrame(rows, columns=[*COMPARED, *then, *measured, *(FRONT + name for name in qualities)])
-
-
-def _qualities_of(runs: Sequence[RunResults]) -> dict[str, str]:
-    """The reward and every benchmark, and their columns."""
-    names = benchmarks(pd.DataFrame([run.summary for run in runs if run.summary]))
-    return {"reward": "reward", **{name: f"accuracy_{name}" for name in names}}
-
-
-def arms_by_cell(runs: Sequence[RunResults]) -> dict[Section, Arms]:
-    """The runs per model, algorithm and stack, and there per group and seed."""
-    cells: dict[Section, Arms] = {}
-    for run in runs:
-        section = tuple(run.cell[name] for name in SECTION)
-        cells.setdefault(section, {}).setdefault(run.cell["group"], {})[run.cell["seed"]] = run
-    return cells
-
-
-def trained(seeds: dict[int, RunResults]) -> dict[int, RunResults]:
-    """The runs of an arm that have done all their steps."""
-    return {seed: run for seed, run in seeds.items() if len(run.steps) >= max(1, run.planned_steps)}
-
-
-# The reward curve ----------------------------------------------------------------------------------------------------
-
-
-def reward_curve(steps: pd.DataFrame) -> np.ndarray:
-    """The trailing mean of the reward over ten steps, of shape (steps,); NaN where none of them has a reward."""
-    return steps["reward"].rolling(LAST_STEPS, min_periods=1).mean().to_numpy()
-
-
-def time_to(steps: pd.DataFrame, target: float) -> float:
-    """Seconds of training until the reward has reached a target; NaN where it never does.
-
-    It has at the first step where the mean over the ten steps up to it is at the target, and the mean over the ten
-    after it, too. A lucky step, or ten of them, would win the first of these and not the second, which shares no
-    response with it. Towards the end fewer steps come after, and after the last none, so that there the curve decides:
-    the target is a value of this kind, too.
-    """
-    after = steps["reward"][::-1].rolling(LAST_STEPS, min_periods=1).mean()[::-1].shift(-1).to_numpy()
-    reached = (reward_curve(steps) >= target) & ~(after < target)  # nothing after is NaN, and not below
-    return float(steps["elapsed_s"].to_numpy()[reached.argmax()]) if reached.any() else np.nan
-
-
-def reward_at(steps: pd.DataFrame, seconds: float) -> float:
-    """The curve's value at the last step that had ended after so many seconds of training; NaN before the first."""
-    done = int((steps["elapsed_s"] <= seconds).sum())
-    return float(reward_curve(steps)[done - 1]) if done else np.nan
-
-
-def accuracy_at(run: RunResults, benchmark: str, seconds: float) -> float:
-    """Accuracy after so many seconds of training, on a line between the models that were kept before and after.
-
-    NaN before the first of them, and where a run kept none.
-    """
-    curve = accuracy_curve(run, benchmark)
-    return float(np.interp(seconds, curve["elapsed_s"], curve["accuracy"], left=np.nan)) if len(curve) else np.nan
-
-
-def accuracy_curve(run: RunResults, benchmark: str) -> pd.DataFrame:
-    """Columns step, elapsed_s and accuracy, of the models that a run kept and its last one.
-
-    Empty where it kept none, and where it is being trained anew.
-    """
-    kept = (run.evaluation or {}).get("kept", {}) if len(run.steps) >= run.planned_steps else {}
-    found = {int(step): metrics[benchmark]["accuracy"] for step, metrics in kept.items() if benchmark in metrics}
-    if found:
-        found[len(run.steps)] = run.evaluation["benchmarks"][benchmark]["accuracy"]
-    steps = sorted(found)
-    elapsed = run.steps["elapsed_s"].to_numpy()[[step - 1 for step in steps]] if steps else []
-    return pd.DataFrame({"step": steps, "elapsed_s": elapsed, "accuracy": [found[step] for step in steps]})
-
-
-# The front -----------------------------------------------------------------------------------------------------------
-
-
-def pareto_front(hours: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
-    """Whether no other point is at least as good in both, less time and more accuracy, and better in one.
-
-    Parameters
-    ----------
-    hours, accuracy : numpy.ndarray
-        (points,) in any unit. A point with a NaN is never on the front, and keeps no other from it. Of two equal
-        points both or neither are on it.
-
-    Returns
-    -------
-    numpy.ndarray
-        (points,) of bool.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from analysis.tables.equal_cost import pareto_front
-    >>> pareto_front(np.array([1.0, 2.0, 3.0]), np.array([0.5, 0.7, 0.6]))
-    array([ True,  True, False])
-    """
-    no_worse = (hours <= hours[:, None]) & (accuracy >= accuracy[:, None])  # [i, j]: j against i
-    better = (hours < hours[:, None]) | (accuracy > accuracy[:, None])
-    return ~(no_worse & better).any(axis=1) & ~np.isnan(hours) & ~np.isnan(accuracy)
-
-
-def compare_with_static(runs: Sequence[RunResults]) -> pd.DataFrame:
-    """Every controlled arm against every static arm of its cell.
-
-    Parameters
-    ----------
-    runs : sequence of RunResults
-        In natural order, as `analysis.results.runs.load_results` gives them. Those that are not trained to their end do
-        not count.
-
-    Returns
-    -------
-    DataFrame
-        model, algorithm, stack, group : the controlled arm.
-        quality : reward, or a benchmark.
-        static : the static arm; no row where no seed of both has a value of the quality.
-        difference, _low, _high, _n : the static arm's quality minus the controlled arm's, mean over common seeds, its
-        95 % paired t interval, and their number.
-        time, _low, _high, _n : likewise the static arm's seconds relative to the controlled arm's, the geometric mean.
-        as_good : whether the static arm is as good in no more time. With several seeds by the intervals: that of
-        difference is above -NO_WORSE, that of time not above 1. With one seed, which has none: difference is at least
-        0, time at most 1.
-    """
-    qualities = _qualities_of(runs)
-    rows = []
-    for section, arms in arms_by_cell(runs).items():
-        cell = dict(zip(SECTION, section, strict=True))
-        rows += [cell | row for row in _rivals_of_cell(arms, qualities)]
-    return pd.DataFrame(rows, columns=RIVALS)
-
-
-def _rivals_of_cell(arms: Arms, qualities: dict[str, str]) -> list[dict]:
-    columns = ["wall_s", *qualities.values()]
-    ends = {
-        group: pd.DataFrame(
-            {seed: _at_end(run, columns) for seed, run in trained(seeds).items()}, index=columns, dtype=float
-        ).T
-        for group, seeds in arms.items()
-    }
-    rows = []
-    for group in (group for group in arms if not group.isdigit()):
-        for quality, column in qualities.items():
-            for static in (group for group in arms if group.isdigit()):
-                seeds = (ends[static][column] - ends[group][column]).dropna().index
-                if len(seeds):
-                    pair = [ends[arm].loc[seeds] for arm in (static, group)]
-                    difference = paired_difference(*(arm[column].to_numpy() for arm in pair))
-                    time = paired_ratio(*(arm["wall_s"].to_numpy() for arm in pair))
-                    row = {"group": group, "quality": quality, "static": static}
-                    row |= difference.columns("difference") | time.columns("time")
-                    rows.append(row | {"as_good": _as_good(difference, time)})
-    return rows
-
-
-def _as_good(difference: Comparison, time: Comparison) -> bool:
-    if difference.n == 1:
-        return difference.value >= 0 and time.value <= 1
-    return difference.low > -NO_WORSE and time.high <= 1
-
-
-# Rows of a cell ------------------------------------------------------------------------------------------------------
 
 
 def _cell_rows(section: Section, arms: Arms, ends: Sequence[str], kept: Sequence[str]) -> list[Row]:
@@ -297,15 +126,9 @@ def _measure(
     return {
         "time_to_target_s": time_to(run.steps, target),
         "reward_at_budget": reward_at(run.steps, budget),
-        **_at_end(run, ends),
+        **at_end(run, ends),
         **{KEPT + name: accuracy_at(run, name, budget) for name in kept},
     }
-
-
-def _at_end(run: RunResults, columns: Sequence[str]) -> dict[str, float | None]:
-    """What a run has come to: wall_s, the reward curve's last value, and accuracies where it is evaluated."""
-    known = {"wall_s": run.steps["elapsed_s"].iloc[-1], "reward": reward_curve(run.steps)[-1]}
-    return {name: known[name] if name in known else (run.summary or {}).get(name) for name in columns}
 
 
 def _mean(values: Iterable[float]) -> tuple[float, float]:
@@ -352,211 +175,3 @@ def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float
         "time_vs_reference_at_least": ratio.value if late == [True, False] else np.nan,
         "time_vs_reference_at_most": ratio.value if late == [False, True] else np.nan,
     }
-
-
-# Tables --------------------------------------------------------------------------------------------------------------
-
-
-def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
-    """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not.
-
-    `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.tables.clocks`.
-    """
-    compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
-    front = [*SECTION, "group", "seeds", *(name for name in frame.columns if name not in compared)]
-    cost_table(frame, clocks).write(folder / "equal_cost", csv=frame[compared])
-    pareto_table(frame, rivals, clocks).write(folder / "pareto", csv=frame[front])
-
-
-def cost_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
-    """Time to the target and reward at the time given, a line per arm."""
-    return Table(
-        cost_columns(frame),
-        frame,
-        title="Arms at equal cost",
-        notes=[*clocks, _compared(frame)],
-        by_section=True,
-        said=_what_is_given,
-        closing=[TARGET, CENSORED, f"{UNKNOWN}, such as a comparison without an arm to compare with."],
-    )
-
-
-TARGET = (
-    f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
-    f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
-    f"target, and the mean over the {LAST_STEPS} after it (fewer towards the end), too: one lucky step does not "
-    "win. The target is where the reference ended, so that one that is still getting better reaches it late."
-)
-CENSORED = (
-    "A seed that has not reached the target might with more steps; all did the same number. Of it no more is known "
-    "than that it took at least its whole training, and with that it counts: the mean is then *at least* so much. "
-    "A ratio is *at least* so much where only seeds of the arm did not reach the target, *at most* where only "
-    "seeds of the reference did not, and left out where seeds of both did not."
-)
-UNKNOWN = f"{MISSING} stands for what there is not"
-
-
-def pareto_table(frame: pd.DataFrame, rivals: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
-    """What every arm has come to against its hours, and the static arms as good as a controlled one."""
-
-    def said(rows: pd.DataFrame) -> list[str]:
-        own = rivals[(rivals[SECTION] == rows[SECTION].iloc[0].tolist()).all(axis=1)]
-        return [_rivals_of(row, own) for row in rows.to_dict(orient="records") if _is_controlled(row)]
-
-    front = (
-        "An arm is on the front where no other arm of the cell is at least as good in no more time, and better or "
-        f"quicker. The means over seeds decide, whatever their errors. {UNKNOWN}."
-    )
-    return Table(
-        pareto_columns(frame),
-        frame,
-        title="Accuracy against hours",
-        notes=[*clocks, _compared(frame)],
-        by_section=True,
-        said=said,
-        closing=[front, AS_GOOD],
-    )
-
-
-def _compared(frame: pd.DataFrame) -> str:
-    if frame.empty:
-        return "There is nothing to compare: no run was found."
-    if frame["seeds"].max() == 0:
-        return "No run is trained to its end yet, so that nothing can be compared."
-    limits = by_seeds(
-        frame["seeds"],
-        "No arm has more than one seed, so that no error and no interval can be given",
-        "There are {seeds} seeds of an arm; intervals are 95 % paired t intervals over the n seeds that both arms "
-        "have, wide where these are few",
-    )
-    return f"{limits}. Runs that are not trained to their end are left out."
-
-
-def _what_is_given(rows: pd.DataFrame) -> list[str]:
-    """Target and budget of a cell."""
-    cell = rows.iloc[0]
-    if pd.isna(cell["budget_s"]):
-        return ["No run is trained to its end yet."]
-    if cell["reference"] is None:
-        target = "There is no static arm, and so no target"
-    elif pd.isna(cell["target"]):
-        target = f"Static {cell['reference']} has no reward at its end, and so there is no target"
-    else:
-        target = f"The target is {cell['target']:.3f}, the reward of static {cell['reference']} at its end"
-    return [f"{target}; the time given is {cell['budget_s'] / 3600:.3f} hours, when the quickest run ended."]
-
-
-def _is_controlled(row: Row) -> bool:
-    return not row["group"].isdigit() and row["seeds"] > 0
-
-
-AS_GOOD = (
-    "A static arm is as good as a controlled one in no more time where the 95 % intervals over the seeds that both "
-    f"have say so: that of the difference is above -{NO_WORSE:g}, that of the ratio of the times not above 1. With one "
-    "seed there is no interval, and the two runs decide: at least as good, in no more time."
-)
-
-
-def _rivals_of(own: Row, rivals: pd.DataFrame) -> str:
-    """A sentence: which static arms of the cell are as good as a controlled one in no more time, and in what."""
-    group = own["group"]
-    compared = rivals[rivals["group"] == group]
-    if compared.empty:
-        return f"There is no static arm to compare {group} with."
-    better = [row for row in compared.to_dict(orient="records") if row["as_good"]]
-    if not better:
-        known = ", ".join(compared["quality"].unique())
-        return f"No static arm is as good as {group} in no more time, in any of {known}."
-    difference, time = with_interval("difference", "+.3f"), with_interval("time", ".2f")
-    arms = [f"static {row['static']} in {row['quality']} ({difference(row)}; time {time(row)})" for row in better]
-    return f"As good as {group} in no more time: {', '.join(arms)}."
-
-
-def _qualities(frame: pd.DataFrame) -> dict[str, str]:
-    """The column of the reward and of each benchmark's accuracy."""
-    names = [name.removeprefix(FRONT) for name in frame.columns if name.startswith(FRONT)]
-    return {name: name if name == "reward" else f"accuracy_{name}" for name in names}
-
-
-def _first_columns() -> list[Column]:
-    return [
-        Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
-        Column(
-            "seeds",
-            f"trained to their end; a value is their mean {PLUS_MINUS} its standard error",
-            lambda row: str(row["seeds"]),
-        ),
-    ]
-
-
-def _hours_to_target(row: Row) -> str:
-    known = row["time_to_target_at_least_s"]
-    if not pd.isna(known):
-        return f"at least {number(known, 3, 1 / 3600)}"
-    return with_error("time_to_target_s", 3, 1 / 3600)(row)
-
-
-def _reached(row: Row) -> str:
-    share = row["reached_share"]
-    return MISSING if pd.isna(share) else f"{row['reached']} of {row['seeds']} ({number(share, 0, 100)} %)"
-
-
-def _time_ratio(row: Row) -> str:
-    for bound in ("at least", "at most"):
-        value = row[f"time_vs_reference_{bound.replace(' ', '_')}"]
-        if not pd.isna(value):
-            return f"{bound} {value:.2f}, n = {row['time_vs_reference_n']:.0f}"
-    return with_interval("time_vs_reference", ".2f")(row)
-
-
-COST_COLUMNS = [
-    *_first_columns(),
-    Column(
-        "hours to target",
-        "of training until the reward was at the target; at least so much where not all seeds reached it",
-        _hours_to_target,
-    ),
-    Column("reached", "seeds that reached the target, and their share", _reached),
-    Column(
-        "hours / reference",
-        "relative to the static arm that sets the target: the geometric mean over the n seeds that both have, with its "
-        "95 % paired t interval; a bound, without one, where not all reached it",
-        _time_ratio,
-    ),
-    Column("reward then", "training reward at the time given, the same for all", with_error("reward_at_budget", 3)),
-    Column(
-        "reward - reference",
-        "minus that of the same static arm at that time, with the 95 % paired t interval over n seeds",
-        with_interval("reward_vs_reference", "+.3f"),
-    ),
-]
-
-
-def cost_columns(frame: pd.DataFrame) -> list[Column]:
-    """Time to the target, reward at the time given, and accuracy then where models were kept."""
-    columns = [*COST_COLUMNS]
-    for then in (name for name in frame.columns if name.startswith(KEPT) and f"{name}_se" in frame.columns):
-        name = then.removeprefix(KEPT)
-        meaning = (
-            f"accuracy on {name}, avg@k, at that time, between the models kept before and after; of seeds with both"
-        )
-        columns.append(Column(f"{name} then", meaning, with_error(then, 3)))
-        against = "minus that of the same static arm then, with the 95 % paired t interval over n seeds"
-        columns.append(Column(f"{name} - reference", against, with_interval(f"{then}_vs_reference", "+.3f")))
-    return columns
-
-
-def pareto_columns(frame: pd.DataFrame) -> list[Column]:
-    """Hours, and what every arm has come to, with its place on the front."""
-    columns = [*_first_columns(), Column("hours", "of all training steps", with_error("wall_s", 3, 1 / 3600))]
-    for name, column in _qualities(frame).items():
-        meaning = "training reward at the end" if name == "reward" else f"accuracy on {name}, avg@k"
-        columns.append(Column(name, meaning, with_error(column, 3)))
-        columns.append(
-            Column(f"{name}, front", "whether the arm is on the front of that", _on_front(FRONT + name, column))
-        )
-    return columns
-
-
-def _on_front(front: str, column: str) -> Callable[[Row], str]:
-    return lambda row: MISSING if pd.isna(row[column]) else ("yes" if row[front] else "no")

@@ -16,9 +16,11 @@ from analysis.results.runs import RunResults, read_runs
 from analysis.tables.arm_tables import accuracy_table, efficiency_table
 from analysis.tables.arms import summarize_arms
 from analysis.tables.clocks import uneven_clocks
-from analysis.tables.equal_cost import compare_with_static, equal_cost, write_equal_cost
+from analysis.tables.cost_tables import write_equal_cost
+from analysis.tables.equal_cost import equal_cost
 from analysis.tables.output_lengths import compare_lengths, lengths_table
 from analysis.tables.published import published, write_published
+from analysis.tables.rivals import compare_with_static
 from analysis.tables.runs import add_ratios, benchmarks, runs_table
 from analysis.tables.time_split import savings, savings_table
 from sagc.errors import UserError
@@ -58,7 +60,7 @@ class GridTables:
 
     @cached_property
     def rivals(self) -> pd.DataFrame:
-        """See `analysis.tables.equal_cost.compare_with_static`."""
+        """See `analysis.tables.rivals.compare_with_static`."""
         return compare_with_static(self.all)
 
     @cached_property

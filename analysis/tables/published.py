@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.cells import REFERENCE, SECTION
+from analysis.results.arms import Arms, arms_by_cell, trained
 from analysis.results.runs import RunResults
 from analysis.results.summary import training_columns
 from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_ratio
-from analysis.tables.equal_cost import Arms, arms_by_cell, trained
 from analysis.tables.table import MISSING, Column, Table, decimals, named, with_error, with_interval
 
 SOURCE = (

@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.cells import REFERENCE, SECTION
+from analysis.results.arms import Arms, Section, arms_by_cell
 from analysis.results.runs import RunResults
 from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.tables.arms import BEST, summarize_arms
-from analysis.tables.equal_cost import Arms, Section, arms_by_cell
 from analysis.tables.table import MISSING, Column, Row, Table, by_seeds, decimals, spread
 
 PARTS = {  # part -> what it is called where it saves time, and where it costs time

@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 from analysis.results.runs import RunResults
 from analysis.results.steps import COLUMNS
 from analysis.statistics import INTERVAL
-from analysis.tables.equal_cost import (
-    accuracy_at,
-    compare_with_static,
-    equal_cost,
-    pareto_front,
-    reward_at,
-    reward_curve,
-    time_to,
-    write_equal_cost,
-)
+from analysis.tables.cost_tables import write_equal_cost
+from analysis.tables.curves import accuracy_at, reward_at, reward_curve, time_to
+from analysis.tables.equal_cost import equal_cost
+from analysis.tables.rivals import compare_with_static, pareto_front
 from sagc.run.folder import RunFolder
 
 NAN = math.nan

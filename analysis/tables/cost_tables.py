@@ -1,0 +1,229 @@
+"""The tables of arms at equal cost and of accuracy against hours, to read and to print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.cells import SECTION
+from analysis.results.summary import LAST_STEPS
+from analysis.tables.equal_cost import COMPARED, FRONT, KEPT
+from analysis.tables.rivals import NO_WORSE
+from analysis.tables.table import (
+    MISSING,
+    PLUS_MINUS,
+    Column,
+    Row,
+    Table,
+    by_seeds,
+    number,
+    with_error,
+    with_interval,
+)
+
+
+def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
+    """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not.
+
+    `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.tables.clocks`.
+    """
+    compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
+    front = [*SECTION, "group", "seeds", *(name for name in frame.columns if name not in compared)]
+    cost_table(frame, clocks).write(folder / "equal_cost", csv=frame[compared])
+    pareto_table(frame, rivals, clocks).write(folder / "pareto", csv=frame[front])
+
+
+def cost_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
+    """Time to the target and reward at the time given, a line per arm."""
+    return Table(
+        cost_columns(frame),
+        frame,
+        title="Arms at equal cost",
+        notes=[*clocks, _compared(frame)],
+        by_section=True,
+        said=_what_is_given,
+        closing=[TARGET, CENSORED, f"{UNKNOWN}, such as a comparison without an arm to compare with."],
+    )
+
+
+TARGET = (
+    f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
+    f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
+    f"target, and the mean over the {LAST_STEPS} after it (fewer towards the end), too: one lucky step does not "
+    "win. The target is where the reference ended, so that one that is still getting better reaches it late."
+)
+CENSORED = (
+    "A seed that has not reached the target might with more steps; all did the same number. Of it no more is known "
+    "than that it took at least its whole training, and with that it counts: the mean is then *at least* so much. "
+    "A ratio is *at least* so much where only seeds of the arm did not reach the target, *at most* where only "
+    "seeds of the reference did not, and left out where seeds of both did not."
+)
+UNKNOWN = f"{MISSING} stands for what there is not"
+
+
+def pareto_table(frame: pd.DataFrame, rivals: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
+    """What every arm has come to against its hours, and the static arms as good as a controlled one."""
+
+    def said(rows: pd.DataFrame) -> list[str]:
+        own = rivals[(rivals[SECTION] == rows[SECTION].iloc[0].tolist()).all(axis=1)]
+        return [_rivals_of(row, own) for row in rows.to_dict(orient="records") if _is_controlled(row)]
+
+    front = (
+        "An arm is on the front where no other arm of the cell is at least as good in no more time, and better or "
+        f"quicker. The means over seeds decide, whatever their errors. {UNKNOWN}."
+    )
+    return Table(
+        pareto_columns(frame),
+        frame,
+        title="Accuracy against hours",
+        notes=[*clocks, _compared(frame)],
+        by_section=True,
+        said=said,
+        closing=[front, AS_GOOD],
+    )
+
+
+def _compared(frame: pd.DataFrame) -> str:
+    if frame.empty:
+        return "There is nothing to compare: no run was found."
+    if frame["seeds"].max() == 0:
+        return "No run is trained to its end yet, so that nothing can be compared."
+    limits = by_seeds(
+        frame["seeds"],
+        "No arm has more than one seed, so that no error and no interval can be given",
+        "There are {seeds} seeds of an arm; intervals are 95 % paired t intervals over the n seeds that both arms "
+        "have, wide where these are few",
+    )
+    return f"{limits}. Runs that are not trained to their end are left out."
+
+
+def _what_is_given(rows: pd.DataFrame) -> list[str]:
+    """Target and budget of a cell."""
+    cell = rows.iloc[0]
+    if pd.isna(cell["budget_s"]):
+        return ["No run is trained to its end yet."]
+    if cell["reference"] is None:
+        target = "There is no static arm, and so no target"
+    elif pd.isna(cell["target"]):
+        target = f"Static {cell['reference']} has no reward at its end, and so there is no target"
+    else:
+        target = f"The target is {cell['target']:.3f}, the reward of static {cell['reference']} at its end"
+    return [f"{target}; the time given is {cell['budget_s'] / 3600:.3f} hours, when the quickest run ended."]
+
+
+def _is_controlled(row: Row) -> bool:
+    return not row["group"].isdigit() and row["seeds"] > 0
+
+
+AS_GOOD = (
+    "A static arm is as good as a controlled one in no more time where the 95 % intervals over the seeds that both "
+    f"have say so: that of the difference is above -{NO_WORSE:g}, that of the ratio of the times not above 1. With one "
+    "seed there is no interval, and the two runs decide: at least as good, in no more time."
+)
+
+
+def _rivals_of(own: Row, rivals: pd.DataFrame) -> str:
+    """A sentence: which static arms of the cell are as good as a controlled one in no more time, and in what."""
+    group = own["group"]
+    compared = rivals[rivals["group"] == group]
+    if compared.empty:
+        return f"There is no static arm to compare {group} with."
+    better = [row for row in compared.to_dict(orient="records") if row["as_good"]]
+    if not better:
+        known = ", ".join(compared["quality"].unique())
+        return f"No static arm is as good as {group} in no more time, in any of {known}."
+    difference, time = with_interval("difference", "+.3f"), with_interval("time", ".2f")
+    arms = [f"static {row['static']} in {row['quality']} ({difference(row)}; time {time(row)})" for row in better]
+    return f"As good as {group} in no more time: {', '.join(arms)}."
+
+
+def _qualities(frame: pd.DataFrame) -> dict[str, str]:
+    """The column of the reward and of each benchmark's accuracy."""
+    names = [name.removeprefix(FRONT) for name in frame.columns if name.startswith(FRONT)]
+    return {name: name if name == "reward" else f"accuracy_{name}" for name in names}
+
+
+def _first_columns() -> list[Column]:
+    return [
+        Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
+        Column(
+            "seeds",
+            f"trained to their end; a value is their mean {PLUS_MINUS} its standard error",
+            lambda row: str(row["seeds"]),
+        ),
+    ]
+
+
+def _hours_to_target(row: Row) -> str:
+    known = row["time_to_target_at_least_s"]
+    if not pd.isna(known):
+        return f"at least {number(known, 3, 1 / 3600)}"
+    return with_error("time_to_target_s", 3, 1 / 3600)(row)
+
+
+def _reached(row: Row) -> str:
+    share = row["reached_share"]
+    return MISSING if pd.isna(share) else f"{row['reached']} of {row['seeds']} ({number(share, 0, 100)} %)"
+
+
+def _time_ratio(row: Row) -> str:
+    for bound in ("at least", "at most"):
+        value = row[f"time_vs_reference_{bound.replace(' ', '_')}"]
+        if not pd.isna(value):
+            return f"{bound} {value:.2f}, n = {row['time_vs_reference_n']:.0f}"
+    return with_interval("time_vs_reference", ".2f")(row)
+
+
+COST_COLUMNS = [
+    *_first_columns(),
+    Column(
+        "hours to target",
+        "of training until the reward was at the target; at least so much where not all seeds reached it",
+        _hours_to_target,
+    ),
+    Column("reached", "seeds that reached the target, and their share", _reached),
+    Column(
+        "hours / reference",
+        "relative to the static arm that sets the target: the geometric mean over the n seeds that both have, with its "
+        "95 % paired t interval; a bound, without one, where not all reached it",
+        _time_ratio,
+    ),
+    Column("reward then", "training reward at the time given, the same for all", with_error("reward_at_budget", 3)),
+    Column(
+        "reward - reference",
+        "minus that of the same static arm at that time, with the 95 % paired t interval over n seeds",
+        with_interval("reward_vs_reference", "+.3f"),
+    ),
+]
+
+
+def cost_columns(frame: pd.DataFrame) -> list[Column]:
+    """Time to the target, reward at the time given, and accuracy then where models were kept."""
+    columns = [*COST_COLUMNS]
+    for then in (name for name in frame.columns if name.startswith(KEPT) and f"{name}_se" in frame.columns):
+        name = then.removeprefix(KEPT)
+        meaning = (
+            f"accuracy on {name}, avg@k, at that time, between the models kept before and after; of seeds with both"
+        )
+        columns.append(Column(f"{name} then", meaning, with_error(then, 3)))
+        against = "minus that of the same static arm then, with the 95 % paired t interval over n seeds"
+        columns.append(Column(f"{name} - reference", against, with_interval(f"{then}_vs_reference", "+.3f")))
+    return columns
+
+
+def pareto_columns(frame: pd.DataFrame) -> list[Column]:
+    """Hours, and what every arm has come to, with its place on the front."""
+    columns = [*_first_columns(), Column("hours", "of all training steps", with_error("wall_s", 3, 1 / 3600))]
+    for name, column in _qualities(frame).items():
+        meaning = "training reward at the end" if name == "reward" else f"accuracy on {name}, avg@k"
+        columns.append(Column(name, meaning, with_error(column, 3)))
+        columns.append(
+            Column(f"{name}, front", "whether the arm is on the front of that", _on_front(FRONT + name, column))
+        )
+    return columns
+
+
+def _on_front(front: str, column: str) -> Callable[[Row], str]:
+    return lambda row: MISSING if pd.isna(row[column]) else ("yes" if row[front] else "no")
