@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import logging
 import os
@@ -23,7 +24,7 @@ PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy", "openrlhf", "
 FORMAT = 2  # of config.json: from 2 on it holds every parameter of the controller
 OLDER = "of an older version of sagc, which wrote no parameter of the controller that had its default"
 
-JOBS = {"train-job", "evaluate-job"}  # the commands that the DAG starts
+JOBS = {("sagc.cli", "train-job"), ("sagc.cli", "evaluate-job")}  # how the DAG starts its jobs
 ORPHAN_S = 30.0  # seconds that such a process has to end by itself
 
 log = logging.getLogger("sagc")
@@ -133,7 +134,7 @@ class RunFolder:
         try:
             _, pid, _, host = self._holder.read_text(encoding="utf-8").split()
             process = psutil.Process(int(pid))
-            is_job = host == socket.gethostname() and not JOBS.isdisjoint(process.cmdline())
+            is_job = host == socket.gethostname() and not JOBS.isdisjoint(itertools.pairwise(process.cmdline()))
         except (OSError, ValueError, psutil.Error):
             return False
         if not is_job:

@@ -76,22 +76,23 @@ def start_holder(tmp_path):
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_job_that_a_killed_snakemake_left_behind_is_ended(start_holder, tmp_path, monkeypatch, caplog, job, deaf):
     monkeypatch.setattr(run_folder, "ORPHAN_S", stretched(1.0 if deaf else 30.0))
-    orphan = start_holder(job, "--data", "d", deaf=deaf)
+    orphan = start_holder("-m", "sagc.cli", job, "--data", "d", deaf=deaf)
     with RunFolder(tmp_path).lock(end_orphan=True):
         wait_for(orphan, 10)  # fails where it is still there
         assert f"process {os.getpid()} on" in (tmp_path / ".lock-holder").read_text()
     assert f"ending process {orphan.pid}, which a Snakemake that is gone has left behind" in caplog.text
 
 
-def test_what_a_user_started_is_never_ended(start_holder, tmp_path):
-    process = start_holder("--config", "config.yaml")
+@pytest.mark.parametrize("command", [["train", "run"], ["train", "train-job"], ["train", "--config", "evaluate-job"]])
+def test_what_a_user_started_is_never_ended(start_holder, tmp_path, command):
+    process = start_holder("-m", "sagc.cli", *command)
     with pytest.raises(UserError, match="is in use by process"), RunFolder(tmp_path).lock(end_orphan=True):
         pass
     assert process.poll() is None
 
 
 def test_a_job_is_ended_only_where_that_is_asked_for(start_holder, tmp_path):
-    process = start_holder("train-job", "--data", "d")
+    process = start_holder("-m", "sagc.cli", "train-job", "--data", "d")
     with pytest.raises(UserError, match="is in use by process"), RunFolder(tmp_path).lock():
         pass
     (tmp_path / ".lock-holder").write_text(f"process {process.pid} on another.machine\n")
