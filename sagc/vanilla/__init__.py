@@ -10,24 +10,18 @@ from sagc.trace import StepRecord
 
 def check(run: RunConfig) -> None:
     """Refuse, before anything is made for it, what cannot train here. Raises UserError."""
-    _stack().check(run)
+    from sagc.vanilla import stack
+
+    stack.check(run)
 
 
 def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Callable[[StepRecord], None]) -> None:
     """Train one run into its folder (see sagc/vanilla/stack.py)."""
-    _stack().train(run, folder, model, data, on_step)
+    from sagc.vanilla import stack
+
+    stack.train(run, folder, model, data, on_step)
 
 
 def problems() -> list[str]:
     """Why the stack cannot run here although everything is installed."""
     return []
-
-
-def _stack():
-    from trl import import_utils
-
-    # It samples with transformers. TRL imports vLLM wherever it is installed: 5 s, in a run that may take a minute.
-    import_utils.is_vllm_available = lambda min_version=None: False
-    from sagc.vanilla import stack
-
-    return stack

@@ -39,7 +39,7 @@ PREFIX = f"{PREFIX_CHECKPOINT_DIR}-"
 
 def check(run: RunConfig) -> None:
     """Refuse, before anything is written, one process with several GPUs: transformers would split batches over them."""
-    if torch.cuda.device_count() > 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if torch.cuda.device_count() > 1 and _processes() == 1:
         raise UserError(
             f"the vanilla stack uses one GPU per process, and this one sees {torch.cuda.device_count()}; start it with "
             "`torchrun --nproc-per-node`, or choose one with CUDA_VISIBLE_DEVICES"
@@ -56,11 +56,12 @@ def train(
     Raises
     ------
     UserError
-        For a model or data that cannot be loaded, fewer prompts than a rollout asks for, or a batch shape that the
-        processes cannot share.
+        For a model or data that cannot be loaded, fewer prompts than a rollout asks for, a batch shape that the
+        processes cannot share, or a WORLD_SIZE that is not their number.
     """
     checkpoints = folder.checkpoints(run)
     arguments = _arguments(run, checkpoints)
+    _check_processes(arguments.world_size)
     check_divisible(run, arguments.world_size)
     main = arguments.process_index == 0
     disable_progress_bar()  # of loading and saving weights; `Progress` shows the steps
@@ -133,11 +134,25 @@ class _KeepModel(TrainerCallback):
                 self.trainer.save_model(str(temporary))
 
 
+def _processes() -> int:
+    """The number of processes that share the run, as torchrun gives it: TRL knows it only once it has arguments."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _check_processes(joined: int) -> None:
+    """Refuse a launcher that torch does not follow: each process would train its share of the batch, and no other."""
+    if joined != _processes():
+        raise UserError(
+            f"WORLD_SIZE={_processes()} in the environment, but torch joined {joined} "
+            f"process{'es' if joined > 1 else ''}; start several with `torchrun --nproc-per-node`, or unset it for one"
+        )
+
+
 def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
     training, algorithm = run.training, run.algorithm
     size, parts = run.build_controller().group_size, training.optimizer_steps * training.micro_batches
     samples = training.samples_per_step or training.prompts_per_step * size
-    cuda, processes = torch.cuda.is_available(), int(os.environ.get("WORLD_SIZE", "1"))  # as torchrun says
+    cuda = torch.cuda.is_available()
     return GRPOConfig(
         output_dir=str(checkpoints),
         # runtime
@@ -155,7 +170,7 @@ def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
         save_total_limit=2,
         # batches; only P follows from num_generations, G is the controller's
         num_generations=size,
-        per_device_train_batch_size=max(1, samples // (parts * processes)),
+        per_device_train_batch_size=max(1, samples // (parts * _processes())),
         steps_per_generation=parts,
         gradient_accumulation_steps=training.micro_batches,
         max_steps=training.steps * training.optimizer_steps,

@@ -288,3 +288,16 @@ def test_model_or_data_that_is_missing_is_one_sentence(tmp_path, resolve, tiny_m
     broken.write_text(json.dumps({"prompt": "3x +2 = 20 :", "answer": "6"}) + "\n{broken\n")
     with pytest.raises(UserError, match=r"broken\.jsonl, line 2"):
         train(run, tmp_path / "c", tiny_model, broken)
+
+
+@pytest.mark.parametrize(("world_size", "joined"), [("2", 1), (None, 2)])
+def test_a_launcher_that_torch_does_not_follow_is_refused(monkeypatch, world_size, joined):
+    """The batch is divided by one number of processes and trained by another: a smaller or larger one, unnoticed."""
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if world_size:
+        monkeypatch.setenv("WORLD_SIZE", world_size)
+    with pytest.raises(
+        UserError, match=rf"WORLD_SIZE={world_size or 1} in the environment, but torch joined {joined} "
+    ):
+        vanilla._check_processes(joined)
+    vanilla._check_processes(int(world_size or 1))
