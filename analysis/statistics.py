@@ -6,7 +6,7 @@ five four times out of five. Student's t is exact for normal differences, howeve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +65,30 @@ def ratio_of_means(own: np.ndarray, reference: np.ndarray) -> Comparison:
     ratio = own.mean() / reference.mean()
     off = _mean_with_interval((own - ratio * reference) / reference.mean())
     return Comparison(float(ratio), float(ratio + off.low), float(ratio + off.high), off.n)
+
+
+def against(
+    own: pd.DataFrame,
+    reference: pd.DataFrame | None,
+    label: str,
+    ratios: Iterable[str] = (),
+    differences: Iterable[str] = (),
+) -> dict[str, float]:
+    """An arm's columns against those of a reference, over the seeds that both have, as columns X_vs_LABEL of a row.
+
+    Parameters
+    ----------
+    own, reference : DataFrame
+        A row per seed (the index); None for a reference that is not there.
+    ratios, differences : iterable of str
+        The columns to compare by `paired_ratio` and by `paired_difference`.
+    """
+    row = {}
+    for names, compare in ((ratios, paired_ratio), (differences, paired_difference)):
+        for name in names:
+            other = None if reference is None else reference[name]
+            row |= over_common(compare, own[name], other).columns(f"{name}_vs_{label}")
+    return row
 
 
 def over_common(

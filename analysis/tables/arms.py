@@ -8,7 +8,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.cells import REFERENCE, SECTION
-from analysis.statistics import mean_and_error, over_common, paired_difference, paired_ratio
+from analysis.statistics import against, mean_and_error
 from analysis.tables.runs import benchmarks
 
 COSTS = ("wall_s", "rollout_s", "processor_s", "tokens")  # compared as ratios
@@ -49,7 +49,7 @@ def summarize_arms(frame: pd.DataFrame) -> pd.DataFrame:
                 row[name], row[f"{name}_se"] = mean_and_error(runs[name].to_numpy(dtype=float))
             row[BEST] = best
             for label, reference in (("static16", REFERENCE), (BEST, best)):
-                row |= _against(runs, arms.get(reference), label, qualities)
+                row |= against(runs, arms.get(reference), label, COSTS, qualities)
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -62,13 +62,3 @@ def _best_static(arms: dict[str, pd.DataFrame], qualities: list[str]) -> str | N
         return arms[group][decisive].mean(axis=None), -arms[group]["wall_s"].mean()
 
     return max(static, key=rank, default=None)
-
-
-def _against(runs: pd.DataFrame, reference: pd.DataFrame | None, label: str, qualities: list[str]) -> dict[str, float]:
-    """Costs and qualities of an arm against another, over the seeds that both have."""
-    row = {}
-    for name in dict.fromkeys([*COSTS, *qualities]):
-        compare = paired_ratio if name in COSTS else paired_difference
-        other = None if reference is None else reference[name]
-        row |= over_common(compare, runs[name], other).columns(f"{name}_vs_{label}")
-    return row

@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.cells import REFERENCE, SECTION
 from analysis.results.arms import Arms, Section, arms_by_cell, trained
 from analysis.results.runs import RunResults
-from analysis.statistics import INTERVAL, Comparison, mean_and_error, over_common, paired_difference, paired_ratio
+from analysis.statistics import INTERVAL, Comparison, against, mean_and_error, over_common, paired_ratio
 from analysis.tables.curves import (
     accuracy_at,
     accuracy_curve,
@@ -111,7 +111,7 @@ def _cell_rows(section: Section, arms: Arms, ends: Sequence[str], kept: Sequence
         row |= {"target": target, "budget_s": budget}
         for name in own.columns:
             row[name], row[f"{name}_se"] = _mean(own[name])
-        rows.append(row | _time_to_target(own, target) | _against(own, measured.get(reference)))
+        rows.append(row | _time_to_target(own, target) | _against_reference(own, measured.get(reference)))
     return rows
 
 
@@ -155,14 +155,12 @@ def _known_times(own: pd.DataFrame) -> pd.Series:
     return own["time_to_target_s"].fillna(own["wall_s"])
 
 
-def _against(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, float]:
-    """Time as a ratio, reward and accuracy then as differences, over the seeds that both arms have."""
-    row = _time_against(own, own.iloc[:0] if reference is None else reference)
-    then = [(name, name) for name in own.columns if name.startswith(KEPT)]
-    for name, measure in (("reward", "reward_at_budget"), *then):
-        other = None if reference is None else reference[measure]
-        row |= over_common(paired_difference, own[measure], other).columns(f"{name}_vs_reference")
-    return row
+def _against_reference(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, float]:
+    """Time as a ratio, reward and accuracy then as differences."""
+    time = _time_against(own, own.iloc[:0] if reference is None else reference)
+    then = {"reward_at_budget": "reward", **{name: name for name in own if name.startswith(KEPT)}}
+    arms = [arm if arm is None else arm[list(then)].rename(columns=then) for arm in (own, reference)]
+    return time | against(*arms, "reference", differences=then.values())
 
 
 def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:

@@ -17,7 +17,7 @@ from analysis.cells import REFERENCE, SECTION
 from analysis.results.arms import Arms, arms_by_cell, trained
 from analysis.results.runs import RunResults
 from analysis.results.summary import training_columns
-from analysis.statistics import INTERVAL, mean_and_error, over_common, paired_ratio
+from analysis.statistics import INTERVAL, against, mean_and_error
 from analysis.tables.table import MISSING, Column, Table, decimals, named, with_error, with_interval
 
 SOURCE = (
@@ -102,8 +102,7 @@ def _rows(section: tuple, arms: Arms) -> Iterable[dict[str, Any]]:
             row |= {f"{name}_published": theirs[group]}
             row[f"{name}_vs_static16_published"] = theirs[group] / theirs[REFERENCE]
             row[name], row[f"{name}_se"] = mean_and_error(own[name].to_numpy()) if len(own) else (np.nan, np.nan)
-            row |= over_common(paired_ratio, own[name], measured[REFERENCE][name]).columns(f"{name}_vs_static16")
-        yield row
+        yield row | against(own, measured[REFERENCE], "static16", ratios=PUBLISHED)
 
 
 def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
