@@ -14,7 +14,7 @@ import click
 import pandas as pd
 
 from analysis.study.variants import variants_table
-from analysis.tables.table import Column, Table, decimals, with_error
+from analysis.tables.table import Column, Table, decimals, group_column, with_error
 from sagc.simulation.study.config import load_study
 from sagc.simulation.study.measures import AHEAD, BURN_IN, CLOSE, WINDOW, noise_floor
 from sagc.system.command import Command
@@ -96,7 +96,7 @@ def _row(criterion: str, workload: str, values: pd.Series, limit: float) -> dict
 
 ARM_COLUMNS = [
     Column("workload", "what the lengths do", lambda row: row["workload"]),
-    Column("arm", "static group size G, or the controller that chooses it", lambda row: row["arm"]),
+    group_column("arm"),
     Column("rate", "straggler rate, mean over all steps", decimals("straggler_rate", 3)),
     Column(
         "distance",

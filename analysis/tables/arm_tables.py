@@ -17,6 +17,7 @@ from analysis.tables.table import (
     Row,
     Table,
     by_seeds,
+    group_column,
     with_error,
     with_interval,
 )
@@ -117,7 +118,7 @@ def _idle(row: Row) -> str:
 
 def _first_columns() -> list[Column]:
     return [
-        Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
+        group_column(),
         Column("seeds", f"how many; a value is their mean {PLUS_MINUS} its standard error", lambda r: str(r["seeds"])),
     ]
 

@@ -18,6 +18,7 @@ from analysis.tables.table import (
     Row,
     Table,
     by_seeds,
+    group_column,
     number,
     with_error,
     with_interval,
@@ -147,7 +148,7 @@ def _qualities(frame: pd.DataFrame) -> dict[str, str]:
 
 def _first_columns() -> list[Column]:
     return [
-        Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
+        group_column(),
         Column(
             "seeds",
             f"trained to their end; a value is their mean {PLUS_MINUS} its standard error",

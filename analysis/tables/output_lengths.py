@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.cells import SECTION
+from analysis.results.arms import Arms
 from analysis.results.runs import RunResults
 from analysis.statistics import ratio_of_means
 from analysis.tables.table import MISSING, Column, Table, by_seeds, decimals, percent
@@ -118,9 +119,6 @@ class Samples:
     ids: list[str]
     tokens: np.ndarray
     cut_off_rate: float
-
-
-Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
 
 
 def _compare_arms(arms: Arms, benchmark: str) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from analysis.cells import REFERENCE, SECTION
 from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.results.summary import LAST_STEPS
 from analysis.tables.clocks import uneven_clocks
-from analysis.tables.table import MISSING, Column, Table, by_seeds, decimals, number, percent
+from analysis.tables.table import MISSING, Column, Table, by_seeds, decimals, group_column, number, percent
 
 RATIOS = {"wall_vs_static16": "wall_s", "rollout_vs_static16": "rollout_s", "tokens_vs_static16": "tokens"}
 
@@ -57,7 +57,7 @@ SEVERAL_SEEDS = "There are {seeds} seeds of each; ± is over a benchmark's probl
 
 def _columns(frame: pd.DataFrame) -> list[Column]:
     return [
-        Column("group", "static group size G, or the controller that chooses it", lambda r: r["group"]),
+        group_column(),
         Column("seed", "seed of the run", lambda r: str(r["seed"])),
         Column("steps", "rollouts", lambda r: str(r["steps"])),
         Column("stragglers %", "groups generated whose max / median length exceeds tau", percent("straggler_rate")),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.tables.table import Column, Table, decimals, percent
+from analysis.tables.table import Column, Table, decimals, group_column, percent
 from sagc.simulation.calibration import Misfit
 from sagc.simulation.step_time import StepTime
 from sagc.simulation.totals import summarize_steps
 
 ARM_COLUMNS = [
-    Column("arm", "static group size G, or the controller that chooses it", lambda row: row["arm"]),
+    group_column("arm"),
     Column("straggler rate", "mean over the steps", decimals("straggler_rate", 3)),
     Column("mean G", "over the steps", decimals("mean_group_size", 1)),
     Column("moves", "changes of G per 100 steps", decimals("moves", 1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,11 @@ def _cells(frame: pd.DataFrame, column: Column) -> list[str]:
 def named(names: Sequence[str]) -> list[Column]:
     """Columns of names, such as model and algorithm, as they are; MISSING where a row has none."""
     return [Column(name, "", lambda row, name=name: row[name] or MISSING) for name in names]
+
+
+def group_column(name: str = "group") -> Column:
+    """The column of the arm: its group size, or what chooses it."""
+    return Column(name, "static group size G, or the controller that chooses it", itemgetter(name))
 
 
 def number(value: float | None, decimals: int, scale: float = 1.0) -> str:

@@ -21,7 +21,7 @@ from analysis.results.arms import Arms, Section, arms_by_cell
 from analysis.results.runs import RunResults
 from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.tables.arms import BEST, summarize_arms
-from analysis.tables.table import MISSING, Column, Row, Table, by_seeds, decimals, spread
+from analysis.tables.table import MISSING, Column, Row, Table, by_seeds, decimals, group_column, spread
 
 PARTS = {  # part -> what it is called where it saves time, and where it costs time
     "groups": ("smaller groups", "larger groups"),
@@ -236,7 +236,7 @@ def _part(title: str, meaning: str, name: str) -> Column:
 
 
 SAVINGS_COLUMNS = [
-    Column("group", "static group size G, or the controller that chooses it", lambda row: row["group"]),
+    group_column(),
     Column(
         "against",
         "the static size that it is compared with; (best) marks the most accurate one",
