@@ -2,8 +2,8 @@
 
 A length is a number of generated tokens, end token included. A group is the responses sampled for one prompt. A group
 is a straggler event when its longest response is more than `tau` times its median one [Khan et al. 2026, arXiv
-2606.02218]. Everything here is counted in integers wherever it can be, so that the order in which groups and responses
-arrive cannot change a single bit of a result: controllers are resumed from checkpoints and must decide the same again.
+2606.02218]. Counting is in integers wherever possible, so the order of groups and responses cannot change a single bit
+of a result: a controller resumed from a checkpoint must decide the same again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numbers import Integral, Real
 import numpy as np
 
 EVENTS = ("group", "step")
-MAX_LENGTH = 2**31 - 1  # tokens; sums over a rollout then always fit an int64
+MAX_LENGTH = 2**31 - 1  # tokens; any sum over a rollout then fits an int64
 _CHUNK = 2**18  # elements of the largest temporary array in the sub-group count
 
 
@@ -37,7 +37,7 @@ class StragglerReport:
     idle_fraction : float
         Share of the decode slots that waited at the barrier (see `idle_fraction`), with all responses in one round.
     responses, tokens : int
-        Responses generated, and their lengths' sum.
+        Responses generated, and the sum of their lengths.
     max_length : int
         Longest response, in tokens.
     mean_length, median_length : float
@@ -76,19 +76,19 @@ class GroupLengths:
 
     @classmethod
     def parse(cls, lengths) -> GroupLengths:
-        """Validate `lengths`, one sequence of token counts per group; groups may differ in size.
+        """Validate `lengths`: one sequence of token counts per group; groups may differ in size.
 
         Raises
         ------
         ValueError
-            For no groups, a group of fewer than two responses, or a length that is not a whole number of tokens from
-            1 to `MAX_LENGTH`; the message names the group by its index.
+            If there are no groups, a group has fewer than two responses, or a length is not a whole number of tokens
+            from 1 to `MAX_LENGTH`; the message gives the index of the group.
         """
         if isinstance(lengths, cls):
             return lengths
         sizes, flat = _flatten(lengths)
         ends = np.cumsum(sizes)
-        # Comparisons with NaN are false, so one positive test covers NaN, infinities, fractions and range.
+        # Comparisons with NaN are false, so one positive test covers NaN, infinities, fractions and the range.
         valid = (flat >= 1) & (flat <= MAX_LENGTH) & (flat == np.floor(flat))
         if not valid.all():
             place = int(np.argmin(valid))
@@ -107,12 +107,12 @@ class GroupLengths:
 
 
 def straggler_report(lengths, tau: float, event: str = "group") -> StragglerReport:
-    """Straggler events and idle fraction of one rollout, whose responses are taken as generated together.
+    """Straggler events and idle fraction of one rollout, as if all its responses were generated together.
 
     Parameters
     ----------
     lengths : sequence of sequences of int, or GroupLengths
-        Token counts, one sequence per group: every group generated, those that are dropped later included.
+        Token counts, one sequence per group: every group generated, including those dropped later.
     tau : float
         A straggler event is max length / median length > tau, strictly; the median of an even number of lengths is
         the mean of the two middle ones [Khan et al. 2026, arXiv 2606.02218].
@@ -126,7 +126,7 @@ def straggler_report(lengths, tau: float, event: str = "group") -> StragglerRepo
     Raises
     ------
     ValueError
-        For invalid lengths (see `GroupLengths.parse`), tau or event.
+        If the lengths (see `GroupLengths.parse`), tau or the event are invalid.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def straggler_report(lengths, tau: float, event: str = "group") -> StragglerRepo
     everything = np.sort(rollout.flat)
     longest, median = int(everything[-1]), float(_median(everything))
     tokens, responses = int(everything.sum()), len(everything)
-    # The ratio is divided, not tau multiplied: 115 / 100 > 1.15 is false, as it should be, and 115 > 1.15 * 100 is not.
+    # Divide rather than multiply by tau: 115 / 100 > 1.15 is false, as it should be, but 115 > 1.15 * 100 is true.
     if event == "step":
         groups, events = 1, int(longest / median > tau)
     else:
@@ -165,15 +165,15 @@ def straggler_report(lengths, tau: float, event: str = "group") -> StragglerRepo
 def idle_fraction(tokens, slots):
     """Share of the decode slots that waited at the barriers: 1 - tokens / slots, for a rollout or a whole run [ours].
 
-    A rollout of one round has `responses * longest` slots, so that this is 1 - mean / max length; with several rounds
-    they are those of `decode_slots`.
+    A rollout of one round has `responses * longest` slots, which makes this 1 - mean / max length; for several rounds
+    see `decode_slots`.
 
     Parameters
     ----------
     tokens : int, or numpy.ndarray
         Tokens generated.
     slots : int, or numpy.ndarray
-        Decode slots that were kept open for them; of the same shape.
+        Decode slots kept open for them, in the same shape.
 
     Examples
     --------
@@ -184,14 +184,14 @@ def idle_fraction(tokens, slots):
 
 
 def decode_slots(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -> int:
-    """Token positions that a rollout kept open: in each round, every response's slot until the longest had ended.
+    """Token positions that a rollout kept open: in each round, every response's slot until the longest one ended.
 
     Parameters
     ----------
     lengths : sequence of sequences of int
         Token counts, one sequence per group, in the order of generation.
     rounds : sequence of int
-        Groups generated together, per round; they add up to the number of groups.
+        Groups generated together, per round; their sum is the number of groups.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def decode_slots(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -> int
 
 
 def lengths_of_rounds(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -> Iterator[list[int]]:
-    """The lengths of the responses that were generated together, per round; parameters as for `decode_slots`."""
+    """The lengths of the responses generated together, per round; parameters as for `decode_slots`."""
     first = 0
     for groups in rounds:
         yield [length for group in lengths[first : first + groups] for length in group]
@@ -212,7 +212,7 @@ def lengths_of_rounds(lengths: Sequence[Sequence[int]], rounds: Sequence[int]) -
 def subgroup_straggler_probability(lengths, size: int, tau: float) -> np.ndarray:
     """Exact probability that a random sub-group of each group would have been a straggler event [ours].
 
-    Nothing is sampled: the sub-groups are counted over the order statistics of the group.
+    Nothing is sampled: sub-groups are counted over the order statistics of the group.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def subgroup_straggler_probability(lengths, size: int, tau: float) -> np.ndarray
     Raises
     ------
     ValueError
-        For invalid lengths, tau or size, and for a group smaller than `size`.
+        If the lengths, tau or the size are invalid, or a group is smaller than `size`.
 
     Examples
     --------
@@ -248,10 +248,10 @@ def subgroup_straggler_probability(lengths, size: int, tau: float) -> np.ndarray
 
 
 def expected_events(lengths, size: int, tau: float) -> float:
-    """Expected straggler events of a rollout had each group had only `size` of its responses [ours].
+    """Expected straggler events of a rollout if each group had only `size` of its responses [ours].
 
-    The sum of `subgroup_straggler_probability`, rounded once per group size rather than once per group: the same for
-    every order of the groups. Parameters and errors are the same.
+    The sum of `subgroup_straggler_probability`, rounded once per group size rather than once per group, so the order
+    of the groups does not matter. Parameters and errors are the same.
 
     Examples
     --------
@@ -264,16 +264,28 @@ def expected_events(lengths, size: int, tau: float) -> float:
 
 
 def check_number(name: str, value, allowed: str, fits: Callable[[float], bool] = lambda _: True) -> float:
-    """`value` as a float if it is a finite number that `fits`; a ValueError naming what is `allowed` otherwise."""
+    """`value` as a float.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number that `fits`; the message says what is `allowed`.
+    """
     real = isinstance(value, Real) and not isinstance(value, bool)
-    # Bounds rather than math.isfinite, which fails on an integer beyond the range of floats; NaN compares false.
+    # Bounds rather than math.isfinite, which fails on integers beyond the range of floats; NaN compares false.
     if not (real and -sys.float_info.max <= value <= sys.float_info.max and fits(float(value))):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
     return float(value)
 
 
 def check_integer(name: str, value, allowed: str, fits: Callable[[int], bool] = lambda _: True) -> int:
-    """`value` as an int if it is an integer (2.0 and True are not) that `fits`; a ValueError otherwise."""
+    """`value` as an int.
+
+    Raises
+    ------
+    ValueError
+        If it is not an integer (2.0 and True are not) that `fits`; the message says what is `allowed`.
+    """
     if not isinstance(value, Integral) or isinstance(value, bool) or not fits(int(value)):
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
     return int(value)
@@ -285,14 +297,20 @@ def check_tau(tau) -> float:
 
 
 def check_event(event) -> str:
-    """`event` if it is one of `EVENTS`."""
+    """`event`, which is one of `EVENTS`.
+
+    Raises
+    ------
+    ValueError
+        If it is not.
+    """
     if event not in EVENTS:
         raise ValueError(f"event must be one of {', '.join(map(repr, EVENTS))}, got {event!r}")
     return event
 
 
 def _flatten(lengths) -> tuple[np.ndarray, np.ndarray]:
-    """Group sizes, and all lengths as floats, which hold every valid length exactly."""
+    """Group sizes, and all lengths as floats, which represent every valid length exactly."""
     if not isinstance(lengths, Iterable):
         raise ValueError(f"lengths must be one sequence of token counts per group, got {lengths!r}")
     if isinstance(lengths, np.ndarray) and lengths.ndim == 2 and lengths.dtype.kind in "iuf":
@@ -320,13 +338,13 @@ def _as_row(group: int, row) -> np.ndarray:
 
 
 def _median(rows: np.ndarray) -> np.ndarray:
-    """Median over the last axis of rows that are sorted."""
+    """Median over the last axis of sorted rows."""
     n = rows.shape[-1]
     return (rows[..., (n - 1) // 2] + rows[..., n // 2]) / 2
 
 
 def _subgroup_events(rollout: GroupLengths, size: int, tau: float):
-    """For each group size n: (n, indices of its groups, number of sub-groups of each that are straggler events)."""
+    """For each group size n: (n, indices of its groups, how many sub-groups of each are straggler events)."""
     tau = check_tau(tau)
     size = check_integer("size", size, "an integer of at least 2", lambda value: value >= 2)
     if rollout.sizes.min() < size:
@@ -339,17 +357,17 @@ def _subgroup_events(rollout: GroupLengths, size: int, tau: float):
 
 
 def _count_events(x: np.ndarray, size: int, tau: float) -> list[int]:
-    """Sub-groups of `size` of each sorted row that are straggler events: all of them less the calm ones.
+    """How many sub-groups of `size` of each sorted row are straggler events: all of them minus the calm ones.
 
     A sub-group is fixed by its middle pair at places i <= j (i = j for odd sizes), `half` responses below i and `half`
-    above j. It is calm when the half above lies among the `room` places above j that tau * median reaches.
+    above j. It is calm if the half above lies among the `room` places above j that tau * median reaches.
     """
     n = x.shape[1]
     i, j, below, choose = _middles(n, size)
     median = (x[:, i] + x[:, j]) / 2
-    # Places at or under tau * median. The places come first, in memory too: a sum over the first axis is the fastest.
+    # Places at or below tau * median. Places are the first axis, in memory too: summing over that one is fastest.
     reach = (np.ascontiguousarray(x.T)[:, :, None] / median <= tau).sum(axis=0)
-    if size == 2:  # nothing lies above the pair, whose upper response is the longest
+    if size == 2:  # the pair's upper response is the longest
         calm = (reach > j).astype(np.int64) @ below
     else:
         room = np.maximum(reach - j - 1, 0)
@@ -366,7 +384,7 @@ def _middles(n: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
         i = j = np.arange(half, n - half)
     else:
         i, j = (places + half for places in np.triu_indices(n - 2 * half, k=1))
-    # No entry and no sum of products exceeds C(n, size): beyond an int64 Python's own integers stay exact.
+    # No entry or sum of products exceeds C(n, size); beyond int64, Python's own integers stay exact.
     dtype = np.int64 if math.comb(n, size) < 2**63 else object
     below = np.array([math.comb(place, half) for place in i.tolist()], dtype=dtype)
     choose = np.array([math.comb(places, half) for places in range(n - half)], dtype=dtype)

@@ -1,8 +1,8 @@
 """Beliefs about the straggler risk of each group size: independent Beta arms, and one curve through all sizes.
 
-`BetaArms` is what the published controller believes [Khan et al. 2026, arXiv 2606.02218]. `RiskCurve` is ours: it
-knows that risk does not fall as groups grow, so a size has an estimate before it is ever played. Both forget: evidence
-loses the factor rho per step, because the policy, and with it the lengths, changes.
+The published controller uses `BetaArms` [Khan et al. 2026, arXiv 2606.02218]. `RiskCurve` is ours: it assumes that
+risk does not fall as groups grow, so every size has an estimate before it is first played. Both forget: evidence decays
+by the factor rho per step, because the policy changes and the lengths with it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class BetaArms:
     sizes : sequence of int
         Group sizes, in increasing order.
     prior : (float, float)
-        alpha_0 and beta_0 of every size: straggler and calm groups believed in before any was seen.
+        alpha_0 and beta_0 of every size: straggler and calm groups assumed before any is seen.
     rho : float
         Share of the evidence kept per step, in (0, 1].
 
     Raises
     ------
     ValueError
-        For a prior that is not two positive numbers, or rho outside (0, 1].
+        If the prior is not two positive numbers, or rho is outside (0, 1].
 
     Examples
     --------
@@ -77,11 +77,17 @@ class BetaArms:
         return float(generator.beta(self.alpha[size], self.beta[size]))
 
     def state_dict(self) -> dict:
-        """JSON-able: alpha and beta as lists, in the order of the sizes."""
+        """Alpha and beta as JSON-able lists, in the order of the sizes."""
         return {"alpha": list(self.alpha.values()), "beta": list(self.beta.values())}
 
     def load_state_dict(self, state: Mapping) -> None:
-        """Take over a `state_dict`; a ValueError if it is not one for as many sizes."""
+        """Restore a `state_dict`.
+
+        Raises
+        ------
+        ValueError
+            If it is not one for the same number of sizes.
+        """
         alpha, beta = (
             check_state_list(state, name, self.sizes, "a positive number", lambda value: value > 0)
             for name in ("alpha", "beta")
@@ -96,23 +102,23 @@ class BetaArms:
 class RiskCurve:
     """Straggler risk as a curve over all group sizes, p(G) = sigmoid(a + b log2 G) with b >= 0 [ours].
 
-    The evidence per size is a discounted number of trials and of events among them, neither of them necessarily whole.
-    (a, b) is the mode of the posterior under a Gaussian prior, with b >= 0. It is fitted afresh from the evidence, so
-    that the evidence is the whole state.
+    The evidence per size is a discounted count of trials and of events among them; neither need be whole. (a, b) is
+    the posterior mode under a Gaussian prior, with b >= 0. It is refitted from the evidence every time, which is
+    therefore the whole state.
 
     Parameters
     ----------
     sizes : sequence of int
         Group sizes, in increasing order.
     prior_mean, prior_precision : (float, float)
-        Of the intercept a and the slope b; the slope's mean is at least 0, precisions are positive.
+        Of the intercept a and the slope b; the slope's mean is at least 0, both precisions are positive.
     rho : float
         Share of the evidence kept per step, in (0, 1].
 
     Raises
     ------
     ValueError
-        For parameters outside these ranges.
+        If a parameter is outside its range.
 
     Examples
     --------
@@ -138,7 +144,7 @@ class RiskCurve:
         self.rho = check_rho(rho)
         self.events = dict.fromkeys(self.sizes, 0.0)
         self.trials = dict.fromkeys(self.sizes, 0.0)
-        self._risks: dict[int, float] | None = None  # fitted when asked for
+        self._risks: dict[int, float] | None = None  # fitted on demand
 
     def forget(self) -> None:
         """Shrink all evidence by the factor rho."""
@@ -162,11 +168,17 @@ class RiskCurve:
         return dict(self._risks)
 
     def state_dict(self) -> dict:
-        """JSON-able: discounted events and trials as lists, in the order of the sizes."""
+        """Discounted events and trials as JSON-able lists, in the order of the sizes."""
         return {"events": list(self.events.values()), "trials": list(self.trials.values())}
 
     def load_state_dict(self, state: Mapping) -> None:
-        """Take over a `state_dict`; a ValueError if it is not one for as many sizes."""
+        """Restore a `state_dict`.
+
+        Raises
+        ------
+        ValueError
+            If it is not one for the same number of sizes.
+        """
         events, trials = (
             check_state_list(state, name, self.sizes, "a number of at least 0", lambda value: value >= 0)
             for name in ("events", "trials")
@@ -192,8 +204,8 @@ def fit_curve(
 ) -> tuple[float, float]:
     """Mode (a, b), b >= 0, of sigmoid(a + b x) given events in trials at each x and a Gaussian prior [ours].
 
-    The log posterior is strictly concave: Newton steps find its top, and each is halved until it does not go down, so
-    that no evidence makes it diverge. Where the top has b < 0, the best with b >= 0 lies on b = 0.
+    The log posterior is strictly concave. Newton steps find its maximum; each is halved until it does not go down, so
+    the ascent never diverges. If the maximum has b < 0, the best point with b >= 0 has b = 0.
 
     Parameters
     ----------
@@ -227,7 +239,13 @@ def check_rho(rho) -> float:
 
 
 def check_pair(name: str, pair, allowed: str, fits=lambda _: True) -> tuple[float, float]:
-    """`pair` as two floats that fit; a ValueError naming it otherwise."""
+    """`pair` as two floats that fit.
+
+    Raises
+    ------
+    ValueError
+        If it is not a pair, or one of its values does not fit.
+    """
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ValueError(f"{name} must be two {allowed}, got {pair!r}")
     first, second = (check_number(f"{name}[{i}]", value, f"one of two {allowed}", fits) for i, value in enumerate(pair))
@@ -235,14 +253,20 @@ def check_pair(name: str, pair, allowed: str, fits=lambda _: True) -> tuple[floa
 
 
 def check_state_list(state: Mapping, name: str, sizes: Sequence[int], allowed: str, fits) -> list[float]:
-    """The list `name` of a saved state, one float per size; a ValueError naming it otherwise."""
+    """The list `name` of a saved state, one float per size.
+
+    Raises
+    ------
+    ValueError
+        If it is not a list of that length, or one of its values does not fit.
+    """
     values = state[name]
     if not isinstance(values, (tuple, list)) or len(values) != len(sizes):
         raise ValueError(f"state's {name} must be a list of {len(sizes)} numbers, one per size, got {values!r}")
     return [check_number(f"state's {name}[{i}]", value, allowed, fits) for i, value in enumerate(values)]
 
 
-# The ladder has a handful of sizes: plain floats are faster than arrays here, and the same on every machine.
+# A ladder has a handful of sizes: plain floats are faster than arrays here, and identical on every machine.
 
 
 def _climb(problem, start: tuple[float, float], slope_is_free: bool) -> tuple[float, float]:
@@ -256,7 +280,7 @@ def _climb(problem, start: tuple[float, float], slope_is_free: bool) -> tuple[fl
             if candidate >= height:
                 break
             step_a, step_b = step_a / 2, step_b / 2
-        else:  # no step goes up any more: the top, to rounding
+        else:  # no step goes up any more: this is the maximum, to rounding
             return a, b
         a, b, height = a + step_a, b + step_b, candidate
         if abs(step_a) + abs(step_b) < TOLERANCE:
@@ -274,7 +298,7 @@ def _log_posterior(problem, a: float, b: float) -> float:
 
 
 def _newton_step(problem, a: float, b: float, slope_is_free: bool) -> tuple[float, float]:
-    """Solve the 2 x 2 system around the weighted mean of x, where nothing cancels however large the evidence."""
+    """Solve the 2 x 2 system around the weighted mean of x, which avoids cancellation however large the evidence."""
     points, (mean_a, mean_b), (precision_a, precision_b) = problem
     # (x, residual, weight) of the points; the prior acts as one more observation of a, and one of b.
     rows = []
@@ -294,5 +318,5 @@ def _newton_step(problem, a: float, b: float, slope_is_free: bool) -> tuple[floa
 
 
 def _sigmoid(z: float) -> float:
-    """1 / (1 + exp(-z)); one formula for both signs, so that rounding never makes it fall as z grows."""
+    """1 / (1 + exp(-z)); one formula for both signs, so rounding never makes it fall as z grows."""
     return 1.0 / (1.0 + math.exp(-max(z, -700.0)))

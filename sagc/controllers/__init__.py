@@ -1,1 +1,1 @@
-"""The policies that choose a group size, a file each, behind one protocol; registry.py knows them by name."""
+"""The policies that choose a group size, one file each, behind one protocol; registry.py knows them by name."""

@@ -1,4 +1,4 @@
-"""What every controller of the group size has in common.
+"""What all group-size controllers have in common.
 
 A controller says how many responses to sample per prompt in the next rollout, and learns from the lengths of each
 rollout: no rewards, gradients or model internals. It knows no trainer; any trainer uses it in three lines:
@@ -27,7 +27,7 @@ logger = logging.getLogger("sagc")
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Silence what controllers warn of, for runs that do not take place: simulations and replays. A decorator, too."""
+    """Silence controller warnings in simulations and replays, where no real run is at stake. Also a decorator."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -45,14 +45,14 @@ class ControllerStatus:
     dual_variable : float or None
         lambda of SAGC.
     budget : float or None
-        b_t of RobustSAGC: the risk that it allows.
+        b_t of RobustSAGC: the risk it allows.
     risks : dict
         Size -> estimated straggler risk; empty for a static size, which estimates none.
     scores : dict
-        Size -> what the size is chosen by: log2 G - lambda risk for SAGC, at the posterior mean; budget - risk for
-        RobustSAGC, where the largest size with a score of at least 0 is the target.
+        Size -> the score it is chosen by: log2 G - lambda risk for SAGC, at the posterior mean; budget - risk for
+        RobustSAGC, whose target is the largest size with a score of at least 0.
     infeasible : bool
-        RobustSAGC: not even the smallest size fits delta or the budget. Always False for the others, which do not look.
+        RobustSAGC: not even the smallest size fits delta or the budget. Always False for the others, which don't check.
     """
 
     dual_variable: float | None = None
@@ -91,33 +91,33 @@ class GroupSizeController(ABC):
 
     @property
     def ladder(self) -> tuple[int, ...]:
-        """Every size that may ever be played, in increasing order."""
+        """Every size the controller may choose, in increasing order."""
         return self._ladder
 
     @property
     def parameters(self) -> dict:
-        """Keyword arguments that build this controller anew, all of them, as JSON-able values."""
+        """All keyword arguments that rebuild this controller, as JSON-able values."""
         return {"ladder": list(self._ladder), "start": self._start, "tau": self.tau, "event": self.event}
 
     def step(self, lengths) -> StragglerReport:
-        """Learn from one rollout and choose the size of the next.
+        """Learn from one rollout and choose the next size.
 
         Parameters
         ----------
         lengths : sequence of sequences of int
             Token counts (end token included, from the raw generation), one sequence per group, for every group
-            generated: those that dynamic sampling drops cost time too. Lists, arrays, CPU tensors.
+            generated: groups that dynamic sampling drops cost time too. Lists, arrays or CPU tensors.
 
         Returns
         -------
         StragglerReport
-            Group statistics of this rollout.
+            Statistics of this rollout's groups.
 
         Raises
         ------
         ValueError
-            For invalid lengths, and for a group of another size than `group_size`: statistics of one size would be
-            booked on another. The controller is then unchanged.
+            If the lengths are invalid or a group is not of `group_size`, since its statistics would be credited to
+            the wrong size. The controller is then unchanged.
         """
         rollout = GroupLengths.parse(lengths)
         wrong = np.flatnonzero(rollout.sizes != self._group_size)
@@ -132,7 +132,7 @@ class GroupSizeController(ABC):
         return report
 
     def state_dict(self) -> dict:
-        """Everything that changes, and what it was measured with, as JSON-able values that JSON keeps exactly."""
+        """Everything that changes, and the settings it was measured with, as values that survive JSON exactly."""
         return {
             "type": self.type,
             "ladder": list(self._ladder),
@@ -143,25 +143,25 @@ class GroupSizeController(ABC):
         }
 
     def load_state_dict(self, state: Mapping) -> None:
-        """Continue where the controller that wrote `state` stood: the same decisions from the same lengths.
+        """Continue from where the controller that wrote `state` left off: same lengths, same decisions.
 
-        Parameters that steer (delta, eta, rho, ...) stay those of this controller; those that give the saved numbers
-        their meaning (type, ladder, tau, event) have to agree.
+        This controller keeps its own steering parameters (delta, eta, rho, ...); the parameters that give the saved
+        numbers their meaning (type, ladder, tau, event) must match.
 
         Raises
         ------
         ValueError
-            If they disagree, or the state is not a whole and valid one; the controller is then unchanged.
+            If they do not match, or the state is incomplete or invalid; the controller is then unchanged.
         """
         if not isinstance(state, Mapping):
             raise ValueError(f"state must be a dictionary written by state_dict, got {type(state).__name__}")
         own = self.state_dict()
         for key in own:
             if key not in state:
-                raise ValueError(f"state lacks {key!r}, so it is not one of a {self.type!r} controller")
+                raise ValueError(f"state lacks {key!r}, so it is not from a {self.type!r} controller")
             if key in ("type", "ladder", "tau", "event") and _plain(state[key]) != own[key]:
-                raise ValueError(f"state has the {key} {state[key]!r}, but this controller has {own[key]!r}")
-        loaded = copy.deepcopy(self)  # so that a state that turns out to be invalid half-way changes nothing
+                raise ValueError(f"state has {key} {state[key]!r}, but this controller has {own[key]!r}")
+        loaded = copy.deepcopy(self)  # a copy: a state that proves invalid half-way changes nothing
         loaded._load(state)
         vars(self).update(vars(loaded))
 
@@ -171,10 +171,10 @@ class GroupSizeController(ABC):
 
     @abstractmethod
     def _next_size(self, rollout: GroupLengths, report: StragglerReport) -> int:
-        """Learn from a valid rollout of `group_size`; return the next size."""
+        """Learn from a valid rollout of `group_size` responses per prompt; return the next size."""
 
     def _load(self, state: Mapping) -> None:
-        """Read `state`, whose keys are complete; may raise ValueError half-way."""
+        """Read `state`, which has all keys; may raise ValueError half-way."""
         self.steps = check_integer("state's step", state["step"], "an integer of at least 0", lambda n: n >= 0)
         sizes = f"one of the ladder {list(self._ladder)}"
         self._group_size = check_integer("state's group_size", state["group_size"], sizes, self._ladder.__contains__)
@@ -198,5 +198,5 @@ class GroupSizeController(ABC):
 
 
 def _plain(value):
-    """Tuples as lists, as JSON has them."""
+    """Tuples become lists, as in JSON."""
     return list(value) if isinstance(value, tuple) else value

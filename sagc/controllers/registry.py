@@ -1,4 +1,4 @@
-"""The controllers by their names in configs, saved states and result paths: a new one is a file and a line here."""
+"""Controllers by their names in configs, saved states and result paths; a new one needs a file and a line here."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ CONTROLLED = tuple(kind for kind in CONTROLLERS if kind != StaticGroupSize.type)
 
 
 def known_to(kind: str, **parameters) -> dict:
-    """Those of the parameters that a controller of this type has: `seed`, for instance, if it draws random numbers."""
+    """Only the parameters that a controller of this type accepts: `seed`, for instance, if it draws random numbers."""
     known = inspect.signature(CONTROLLERS[kind]).parameters
     return {name: value for name, value in parameters.items() if name in known}
 
 
 def build_controller(kind: str, **parameters) -> GroupSizeController:
-    """A controller by its name in configs.
+    """Build a controller by its name in configs.
 
     Parameters
     ----------
     kind : {"static", "sagc", "sagc-robust"}
         The type.
     **parameters
-        Of the constructor of `StaticGroupSize`, `SAGC` or `RobustSAGC`.
+        Arguments of `StaticGroupSize`, `SAGC` or `RobustSAGC`.
 
     Raises
     ------
     ValueError
-        For an unknown kind or parameter, naming what is allowed, and for a parameter outside its range.
+        If the kind or a parameter is unknown, a required one is missing, or one is outside its range.
 
     Examples
     --------

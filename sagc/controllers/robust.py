@@ -18,17 +18,17 @@ class RobustSAGC(GroupSizeController):
 
     1. evidence for every size up to the one played: the exact probability that a random sub-group would have been a
        straggler event (`sagc.lengths.subgroup_straggler_probability`); each group's evidence is split evenly over the
-       sizes it informs and loses the factor rho per step;
-    2. one risk curve p(G) = sigmoid(a + b log2 G), b >= 0, through it (`sagc.posterior.RiskCurve`), which also
-       estimates sizes that are larger than the one played;
+       sizes it informs and decays by the factor rho per step;
+    2. one risk curve p(G) = sigmoid(a + b log2 G), b >= 0, is fitted to it (`sagc.posterior.RiskCurve`), which also
+       estimates sizes larger than the one played;
     3. budget: b_t <- clip(b_t + k_i (delta - realised rate), delta - r, delta + r) within [0, 1], a slow integral
-       correction of what the curve gets wrong;
-    4. target: the largest size whose risk is at most b_t, or the smallest size when none is. Move one rung towards
-       it: up only if the next rung's risk is at most b_t - h, down only if the current risk exceeds b_t + h.
+       correction of the curve's errors;
+    4. target: the largest size with a risk of at most b_t, or the smallest size if there is none. Move one rung
+       towards it: up only if the next rung's risk is at most b_t - h, down only if the current risk exceeds b_t + h.
 
-    While even the smallest size's risk is above delta, and above the budget where that is higher, with the same
-    hysteresis, `status().infeasible` is set; a warning says so once. A budget that the correction has brought below
-    delta makes no constraint infeasible.
+    While even the smallest size's risk exceeds both delta and the budget, with the same hysteresis,
+    `status().infeasible` is set, with one warning. A budget that the correction has pushed below delta does not make
+    the constraint infeasible.
 
     Parameters
     ----------
@@ -45,18 +45,18 @@ class RobustSAGC(GroupSizeController):
     integral_gain : float
         k_i, at least 0.
     hysteresis : float
-        h, at least 0: a risk nearer to the budget than this moves nothing.
+        h, at least 0: a risk closer to the budget than this causes no move.
     budget_range : float
-        r, at least 0: how far the budget may leave delta.
+        r, at least 0: how far the budget may stray from delta.
     event : {"group"}
-        Sub-groups inform about events per group only, so "step" is refused.
+        Sub-groups only tell about events per group, so "step" is refused.
     prior_mean, prior_precision : (float, float)
-        Gaussian prior of a and b; the slope's mean is at least 0, precisions are positive.
+        Gaussian prior of a and b; the slope's mean is at least 0, both precisions are positive.
 
     Raises
     ------
     ValueError
-        For a parameter outside its range.
+        If a parameter is outside its range.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class RobustSAGC(GroupSizeController):
         if self.event != "group":
             raise ValueError(
                 f"event must be 'group' for sagc-robust, got {event!r}: "
-                "sub-groups of one prompt's responses do not show what a whole step of smaller groups would have done"
+                "sub-groups of one prompt's responses cannot show what a whole step of smaller groups would have done"
             )
         self.delta = check_delta(delta)
         self.integral_gain = check_not_negative("integral_gain", integral_gain)
@@ -144,7 +144,7 @@ class RobustSAGC(GroupSizeController):
         return self._move(risks)
 
     def _move(self, risks: dict[int, float]) -> int:
-        """One rung towards the largest size that fits, if the risk is clear enough of the budget."""
+        """One rung towards the largest size that fits, if the risk is far enough from the budget."""
         fitting = [size for size in self._ladder if risks[size] <= self._budget]
         target = max(fitting, default=self._ladder[0])
         rung = self._ladder.index(self._group_size)
@@ -157,7 +157,7 @@ class RobustSAGC(GroupSizeController):
 
     def _flag_infeasible(self, risks: dict[int, float]) -> None:
         smallest = self._ladder[0]
-        # The hysteresis of the moves, or a risk close to the budget would end and start a stretch every few steps.
+        # The same hysteresis as for moves: without it, a risk close to the budget would toggle this every few steps.
         margin = -self.hysteresis if self._infeasible else self.hysteresis
         infeasible = risks[smallest] > max(self.delta, self._budget) + margin
         if infeasible and not self._infeasible:
@@ -174,7 +174,7 @@ class RobustSAGC(GroupSizeController):
 
     def _load(self, state: Mapping) -> None:
         super()._load(state)
-        low, high = self._budget_bounds  # of this controller, which may steer by another delta than the saved one
+        low, high = self._budget_bounds  # this controller's: its delta may differ from the saved one's
         budget = check_number("state's budget", state["budget"], "a finite number", math.isfinite)
         self._budget = min(max(budget, low), high)
         if not isinstance(state["infeasible"], bool):

@@ -1,7 +1,7 @@
 """Straggler-aware group control as published.
 
-Khan et al., "Faster Synchronous On-Policy RL via Straggler-Aware Group Sizing", arXiv 2606.02218, 2026. What is marked
-[ours] is our choice where no published number could be found.
+Khan et al., "Faster Synchronous On-Policy RL via Straggler-Aware Group Sizing", arXiv 2606.02218, 2026. [ours]
+marks our choice where we found no published number.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from sagc.posterior import BetaArms
 class SAGC(GroupSizeController):
     """Straggler-aware group control as published [Khan et al. 2026, arXiv 2606.02218].
 
-    It maximises the utility log2 G under the constraint E[straggler | G] <= delta. After each step, with k straggler
-    groups of n:
+    It maximises the utility log2 G subject to E[straggler | G] <= delta. After each step, with k straggler groups out
+    of n:
 
     1. forget: alpha_G <- alpha_0 + rho (alpha_G - alpha_0), and beta likewise, for every size [ours: every size, and
        towards the prior];
     2. observe: alpha_G += k, beta_G += n - k for the size G that was played;
     3. dual ascent: lambda <- max(0, lambda + eta (k/n - delta));
-    4. select: draw p_G ~ Beta(alpha_G, beta_G) for the neighbours of the current size on the ladder and take the
-       largest log2 G - lambda p_G; the smaller size wins a tie.
+    4. select: draw p_G ~ Beta(alpha_G, beta_G) for the current size and its neighbours on the ladder, and take the
+       size with the largest log2 G - lambda p_G; the smaller size wins a tie.
 
     Parameters
     ----------
@@ -50,16 +50,16 @@ class SAGC(GroupSizeController):
     prior : (float, float)
         Beta prior of every size, positive [ours: 1, 1].
     radius : int
-        Rungs that the size may move per step, at least 1 [paper: 1].
+        Rungs the size may move per step, at least 1 [paper: 1].
     event : {"group", "step"}
         One straggler event per group, or one over the whole rollout [ours: "group"; "step" saturates near 1].
     seed : int
-        Of the controller's own random generator, at least 0.
+        Seed of the controller's own random generator, at least 0.
 
     Raises
     ------
     ValueError
-        For a parameter outside its range.
+        If a parameter is outside its range.
 
     Examples
     --------
@@ -141,14 +141,14 @@ class SAGC(GroupSizeController):
 
 
 def _restore(generator: np.random.Generator, state) -> None:
-    """Set the state of a PCG64 generator; a ValueError unless it then has exactly that state.
+    """Set the state of a PCG64 generator; raises ValueError unless it then has exactly that state.
 
-    Its 128-bit integers come back as floats from JSON writers other than Python's, with their lower bits lost.
+    JSON writers other than Python's turn its 128-bit integers into floats and lose their low bits.
     """
     try:
         generator.bit_generator.state = state
         exact = generator.bit_generator.state == state and all(type(word) is int for word in state["state"].values())
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):  # whatever NumPy makes of it
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):  # whatever NumPy raises
         exact = False
     if not exact:
         raise ValueError("state's generator must be the state of a PCG64 generator, with integers kept exactly")

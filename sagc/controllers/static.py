@@ -7,19 +7,19 @@ from sagc.lengths import GroupLengths, StragglerReport, check_integer
 
 
 class StaticGroupSize(GroupSizeController):
-    """A group size that never changes: the baseline, with the statistics of the others.
+    """A group size that never changes: the baseline, with the same statistics as the other controllers.
 
     Parameters
     ----------
     group_size : int
-        At least 2, as a group's baseline needs two responses.
+        At least 2, because a group's baseline needs two responses.
     tau, event
         As for `SAGC`.
 
     Raises
     ------
     ValueError
-        For a parameter outside its range.
+        If a parameter is outside its range.
 
     Examples
     --------

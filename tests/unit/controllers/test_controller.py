@@ -304,7 +304,7 @@ def played(kind, **parameters):
 
 @pytest.mark.parametrize(("kind", "other"), list(itertools.permutations(KINDS, 2)))
 def test_states_of_another_type_are_refused(kind, other):
-    with pytest.raises(ValueError, match=f"state has the type '{other}', but this controller has '{kind}'"):
+    with pytest.raises(ValueError, match=f"state has type '{other}', but this controller has '{kind}'"):
         played(kind).load_state_dict(played(other).state_dict())
 
 
@@ -331,10 +331,10 @@ def test_a_state_saved_under_another_delta_goes_on_within_the_bounds_of_the_new_
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("static", {"ladder": [16]}, r"state has the ladder \[16\], but this controller has \[8\]"),
-        ("sagc", {"ladder": [4, 8]}, "state has the ladder"),
-        ("sagc", {"tau": 3.0}, "state has the tau 3.0"),
-        ("sagc", {"event": "step"}, "state has the event 'step'"),
+        ("static", {"ladder": [16]}, r"state has ladder \[16\], but this controller has \[8\]"),
+        ("sagc", {"ladder": [4, 8]}, "state has ladder"),
+        ("sagc", {"tau": 3.0}, "state has tau 3.0"),
+        ("sagc", {"event": "step"}, "state has event 'step'"),
         ("sagc", {"group_size": 5}, r"state's group_size must be one of the ladder \[4, 8, 16\], got 5"),
         ("sagc", {"group_size": "8"}, "state's group_size"),
         ("sagc", {"step": -1}, "state's step"),
