@@ -15,34 +15,34 @@ from sagc.system.jsonl import numbered_lines, parse_object
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-LARGEST = 2**63  # of an integer, which tables and arrays hold in 64 bits
+INTEGER_LIMIT = 2**63  # tables and arrays hold integers in 64 bits
 
 
 @dataclass(frozen=True)
 class StepRecord:
     """What happened in one step: a rollout of `prompts` groups of `group_size` responses and the updates on it.
 
-    Lengths are in tokens, end token included, counted on the raw generation. Rewards are those of the outcome, before
-    any length penalty. Groups that dynamic sampling dropped are in `lengths` and `rewards` too: their time was spent.
-    With several processes a round may give one of them more groups than it lacks; such a group is neither kept nor
+    Lengths are in tokens, end token included, counted on the raw generation. Rewards are outcome rewards, before any
+    length penalty. Groups dropped by dynamic sampling are in `lengths` and `rewards` too, since they took time. With
+    several processes, a round may give one process more groups than it lacks; such a group is neither kept nor
     filtered.
-    Times are in seconds; `step_s` is the whole step (checkpoints excluded), of which `rollout_s` went into generating
-    and scoring, `sync_s` into handing the new weights to the generator and `train_s` into the updates. Where other work
-    shares the machine these say as much about that work; `processor_s` is what the step's own processes computed.
+    Times are in seconds; `step_s` is the whole step (checkpoints excluded), of which `rollout_s` was spent generating
+    and scoring, `sync_s` handing the new weights to the generator, and `train_s` on the updates. On a shared machine
+    these times depend on the other work as well; `processor_s` is what the step's own processes computed.
     """
 
-    step: int  # 1 is the first
-    policy_version: int  # optimizer steps that the policy had seen when it generated
+    step: int  # from 1
+    policy_version: int  # optimizer steps done before this generation
     group_size: int
-    prompts: int  # groups asked for
+    prompts: int  # groups requested
     samples: int  # responses trained on
     kept_groups: int
-    filtered_groups: int  # dropped by dynamic sampling because their rewards are all equal
+    filtered_groups: int  # dropped by dynamic sampling because all their rewards are equal
     rounds: list[int]  # groups generated together, per round of dynamic sampling
     prompt_index: list[int]  # row of the training data, per group
     lengths: list[list[int]]  # per group
-    rewards: list[list[float | None]]  # per group; None where no reward could be given
-    truncated: int  # responses that the limit cut off
+    rewards: list[list[float | None]]  # per group; None if no reward could be given
+    truncated: int  # responses cut off at the limit
     straggler_events: int
     straggler_rate: float
     idle_fraction: float  # of the rounds' decode slots, see sagc.lengths.idle_fraction
@@ -50,7 +50,7 @@ class StepRecord:
     mean_length: float
     median_length: float
     tokens: int
-    reward: float | None  # mean over all responses generated that have one
+    reward: float | None  # mean over all generated responses that have one
     learning_rate: float
     optimizer_steps: int
     rollout_s: float
@@ -59,20 +59,31 @@ class StepRecord:
     step_s: float
     dual_variable: float | None  # lambda of the published controller
     budget: float | None  # b_t of the robust controller
-    risks: dict[str, float]  # straggler risk per ladder size, as the controller believes after this step
+    risks: dict[str, float]  # straggler risk per ladder size, estimated by the controller after this step
     infeasible: bool  # no ladder size fits delta or the budget
     next_group_size: int
     vllm_kl: float | None = None  # mean log-ratio of rollout engine to trained policy, before the updates; openrlhf
-    processor_s: float | None = None  # of the step, all processes and threads; None where they are not all to be seen
+    processor_s: float | None = None  # all processes and threads; None if some cannot be seen
 
     def to_json(self) -> str:
-        """One line, without a line break. Raises ValueError for NaN and infinities, which JSON lacks."""
+        """One line, without a line break.
+
+        Raises
+        ------
+        ValueError
+            If a number is NaN or infinite, which JSON lacks.
+        """
         return json.dumps(dataclasses.asdict(self), allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str | bytes) -> "StepRecord":
-        """The inverse of `to_json`; fields that later versions add are ignored. Raises ValueError otherwise, for
-        values that are not what the fields hold, and where the rounds are not of the groups."""
+        """The inverse of `to_json`; fields added by later versions are ignored.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing or has a value of the wrong kind, or the rounds do not add up to the groups.
+        """
         values = parse_object(line)
         fields = dataclasses.fields(cls)
         missing = {field.name for field in fields if field.default is dataclasses.MISSING} - values.keys()
@@ -94,14 +105,14 @@ def _validated(values: dict[str, object]) -> StepRecord:
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     counts = [value for value in vars(record).values() if type(value) is int]
     for numbers in (counts, record.rounds, record.prompt_index, *record.lengths):
-        if max(map(abs, numbers), default=0) >= LARGEST:
-            raise ValueError(f"an integer beyond {LARGEST}")
+        if max(map(abs, numbers), default=0) >= INTEGER_LIMIT:
+            raise ValueError(f"an integer beyond {INTEGER_LIMIT}")
     return record
 
 
 @cache
 def _kinds() -> "type[BaseModel]":
-    """What the fields hold; whoever only writes a trace needs no pydantic."""
+    """The kinds of the fields; built here because writing a trace does not need pydantic."""
     from pydantic import ConfigDict, create_model
 
     fields = dataclasses.fields(StepRecord)
@@ -112,7 +123,7 @@ def _kinds() -> "type[BaseModel]":
 class TraceWriter:
     """Appends records to a file; every record is on disk when `append` returns.
 
-    Opening a trace that exists continues it: a half-written last line, as a killed process leaves it, is cut off.
+    Opening an existing trace continues it: a half-written last line, left by a killed process, is cut off.
     """
 
     def __init__(self, path: str | Path):
@@ -121,7 +132,13 @@ class TraceWriter:
         _cut_half_line(self.path)
 
     def append(self, record: StepRecord) -> None:
-        """Write one record. Raises OSError where the disk is full; the records before it stay whole."""
+        """Write one record.
+
+        Raises
+        ------
+        OSError
+            If the record cannot be written, for instance because the disk is full; earlier records stay whole.
+        """
         line = (record.to_json() + "\n").encode()
         with open(self.path, "ab", buffering=0) as file:
             start = file.tell()
@@ -135,7 +152,13 @@ class TraceWriter:
 
 
 def read_trace(path: str | Path) -> Iterator[StepRecord]:
-    """The records of a trace, in order. A half-written last line is left out; any other bad line is a ValueError."""
+    """The records of a trace, in order, without a half-written last line.
+
+    Raises
+    ------
+    ValueError
+        If any other line is not a record.
+    """
     whole, newline, _ = Path(path).read_bytes().rpartition(b"\n")
     for number, line in numbered_lines(whole + newline):
         try:
@@ -145,14 +168,14 @@ def read_trace(path: str | Path) -> Iterator[StepRecord]:
 
 
 class TraceFollower:
-    """Reads a trace that grows.
+    """Reads a growing trace.
 
     Parameters
     ----------
     path : path
-        The trace, which need not be there yet.
+        The trace, which need not exist yet.
     skip : int
-        Records at its beginning that are not handed out.
+        How many records to skip at its beginning.
     """
 
     def __init__(self, path: str | Path, skip: int = 0):
@@ -160,9 +183,14 @@ class TraceFollower:
         self._position = 0  # bytes read
 
     def new(self) -> list[StepRecord]:
-        """The records since the last call; all over again where a resumed run has put the trace back.
+        """The records since the last call, or all of them again if a resumed run has shortened the trace.
 
-        Raises ValueError for a line that is no record; one that is half written is left for the next call.
+        A half-written line is left for the next call.
+
+        Raises
+        ------
+        ValueError
+            If a line is not a record.
         """
         try:
             with open(self.path, "rb") as file:

@@ -1,7 +1,7 @@
 """Padded generation batches of TRL's GRPOTrainer: select rows, join rounds, fill up, split.
 
-A batch is the dictionary that `GRPOTrainer._generate_and_score_completions` returns: tensors with a row per response,
-`prompt_*` padded on the left, everything per response token padded on the right, and the scalar `num_items_in_batch`.
+A batch is the dictionary that `GRPOTrainer._generate_and_score_completions` returns: tensors with one row per response,
+`prompt_*` padded on the left, values per response token padded on the right, and the scalar `num_items_in_batch`.
 """
 
 import torch
@@ -31,7 +31,13 @@ def loss_mask(batch: Batch) -> torch.Tensor:
 
 
 def select_rows(batch: Batch, rows: list[int]) -> Batch:
-    """The given rows, in the given order. Raises ValueError for a batch with images, whose rows are not aligned."""
+    """The given rows, in the given order.
+
+    Raises
+    ------
+    ValueError
+        If the batch has images, whose rows are not aligned.
+    """
     unknown = set(batch) - KEYS
     if unknown:
         raise ValueError(f"dynamic sampling does not support batches with {', '.join(sorted(unknown))}")
@@ -39,7 +45,7 @@ def select_rows(batch: Batch, rows: list[int]) -> Batch:
 
 
 def concatenate(batches: list[Batch], pad_token_id: int) -> Batch:
-    """Join batches row after row, padded to the longest prompt and to the longest response among them."""
+    """Stack batches, padded to the longest prompt and the longest response among them."""
     joined = {}
     for key, value in batches[0].items():
         if key in SCALAR_KEYS:
@@ -54,7 +60,7 @@ def concatenate(batches: list[Batch], pad_token_id: int) -> Batch:
 
 
 def silence(batch: Batch) -> Batch:
-    """The same rows without any effect on the loss: no token counts, no advantage."""
+    """The same rows with no effect on the loss: all tokens masked, all advantages zero."""
     quiet = dict(batch)
     quiet["completion_mask"] = torch.zeros_like(batch["completion_mask"])
     quiet["advantages"] = torch.zeros_like(batch["advantages"])
@@ -62,7 +68,7 @@ def silence(batch: Batch) -> Batch:
 
 
 def fill_to(batch: Batch, rows: int, pad_token_id: int) -> Batch:
-    """Append silent rows until there are `rows` of them."""
+    """Append silent rows until the batch has `rows` of them."""
     missing = rows - batch["advantages"].size(0)
     if not missing:
         return batch
@@ -70,9 +76,9 @@ def fill_to(batch: Batch, rows: int, pad_token_id: int) -> Batch:
 
 
 def split_by_length(batch: Batch, parts: int) -> list[Batch]:
-    """Equal parts of like response length, each cut to its own longest response.
+    """Equal parts of similar response length, each cut to its own longest response.
 
-    The gradient summed over the parts is that of any other equal split; what changes is how much of it is padding.
+    The gradient summed over the parts is the same as for any other equal split; only the amount of padding changes.
     """
     lengths = batch["completion_mask"].sum(dim=1)
     order = torch.argsort(lengths, stable=True)
@@ -80,7 +86,7 @@ def split_by_length(batch: Batch, parts: int) -> list[Batch]:
 
 
 def trim(batch: Batch) -> Batch:
-    """Cut the columns that hold padding alone."""
+    """Cut the columns that hold only padding."""
     prompt = int(batch["prompt_mask"].any(dim=0).sum())
     response = max(1, int(batch["completion_mask"].any(dim=0).sum()))
     trimmed = {}

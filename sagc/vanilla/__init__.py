@@ -9,7 +9,13 @@ from sagc.trace import StepRecord
 
 
 def check(run: RunConfig) -> None:
-    """Refuse, before anything is made for it, what cannot train here. Raises UserError."""
+    """Check that the run can train here, before anything is created for it.
+
+    Raises
+    ------
+    UserError
+        If it cannot.
+    """
     from sagc.vanilla import stack
 
     stack.check(run)
@@ -23,5 +29,5 @@ def train(run: RunConfig, folder: RunFolder, model: str, data: Path, on_step: Ca
 
 
 def problems() -> list[str]:
-    """Why the stack cannot run here although everything is installed."""
+    """Why the stack cannot run here even though everything is installed."""
     return []

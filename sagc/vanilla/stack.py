@@ -1,4 +1,4 @@
-"""The `vanilla` stack's launch: a RunConfig becomes a SagcGRPOTrainer, trained from its last whole checkpoint."""
+"""Launches the `vanilla` stack: builds a SagcGRPOTrainer from a RunConfig and trains from the last whole checkpoint."""
 
 import os
 import shutil
@@ -34,14 +34,20 @@ from sagc.system.files import folder_atomically
 from sagc.trace import StepRecord, TraceWriter
 from sagc.trl import SagcGRPOTrainer
 
-PREFIX = f"{PREFIX_CHECKPOINT_DIR}-"
+CHECKPOINT_PREFIX = f"{PREFIX_CHECKPOINT_DIR}-"
 
 
 def check(run: RunConfig) -> None:
-    """Refuse, before anything is written, one process with several GPUs: transformers would split batches over them."""
+    """Check that one process does not see several GPUs, over which transformers would split batches.
+
+    Raises
+    ------
+    UserError
+        If it does.
+    """
     if torch.cuda.device_count() > 1 and _processes() == 1:
         raise UserError(
-            f"the vanilla stack uses one GPU per process, and this one sees {torch.cuda.device_count()}; start it with "
+            f"the vanilla stack uses one GPU per process, but this one sees {torch.cuda.device_count()}; start it with "
             "`torchrun --nproc-per-node`, or choose one with CUDA_VISIBLE_DEVICES"
         )
 
@@ -49,15 +55,15 @@ def check(run: RunConfig) -> None:
 def train(
     run: RunConfig, folder: RunFolder, model_path: str, data: Path, on_step: Callable[[StepRecord], None]
 ) -> None:
-    """Train one run into its folder, going on from its last whole checkpoint; the model is written last.
+    """Train one run into its folder, continuing from its last whole checkpoint; the model is written last.
 
-    `on_step` is called in the main process with every record that the trace has got.
+    `on_step` is called in the main process with every record once it is in the trace.
 
     Raises
     ------
     UserError
-        For a model or data that cannot be loaded, fewer prompts than a rollout asks for, a batch shape that the
-        processes cannot share, or a WORLD_SIZE that is not their number.
+        If the model or data cannot be loaded, there are fewer prompts than a rollout needs, the processes cannot share
+        the batch evenly, or WORLD_SIZE is not their number.
     """
     checkpoints = folder.checkpoints(run)
     arguments = _arguments(run, checkpoints)
@@ -66,13 +72,13 @@ def train(
     main = arguments.process_index == 0
     disable_progress_bar()  # of loading and saving weights; `Progress` shows the steps
     with arguments.main_process_first(desc="clean up"):
-        # The first process removes what is not whole; the others then find what it has left.
+        # The first process removes incomplete checkpoints; the others then see what is left.
         if main:
-            restore(checkpoints, PREFIX, folder.trace)
-        checkpoint = next(iter(newest_first(checkpoints, PREFIX)), None)
+            restore(checkpoints, CHECKPOINT_PREFIX, folder.trace)
+        checkpoint = next(iter(newest_first(checkpoints, CHECKPOINT_PREFIX)), None)
     dataset = _as_table(data)
     check_prompts(run, len(dataset))
-    done = number(checkpoint, PREFIX) // run.training.optimizer_steps if checkpoint else 0
+    done = number(checkpoint, CHECKPOINT_PREFIX) // run.training.optimizer_steps if checkpoint else 0
     finished = done >= run.training.steps  # the process died between its last checkpoint and its model
     tokenizer, model = _load(run, str(checkpoint) if finished else model_path)
     with Progress(str(folder.path), run.training.steps, done, enabled=main) as progress:
@@ -93,7 +99,7 @@ def train(
         trainer.remove_callback(PrinterCallback)
         if main and run.training.keep_model_every:
             trainer.add_callback(_KeepModel(trainer, folder.kept(run.hash), run.training))
-        if not finished:  # the stock trainer would do one more step
+        if not finished:  # otherwise the stock trainer would do one more step
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if main:
         with folder_atomically(folder.model) as temporary:
@@ -108,7 +114,7 @@ def _as_table(data: Path) -> Dataset:
         return Dataset.from_list(read_prompts(data))
     except (pyarrow.ArrowException, OverflowError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"training prompts {data} make no table, in which a column is of one kind: {reason}") from None
+        raise UserError(f"training prompts {data} do not form a table of typed columns: {reason}") from None
 
 
 class _SaveTrace(TrainerCallback):
@@ -118,11 +124,11 @@ class _SaveTrace(TrainerCallback):
         self.trace = trace
 
     def on_save(self, args, state, control, **kwargs):
-        save_trace(Path(args.output_dir) / f"{PREFIX}{state.global_step}", self.trace)
+        save_trace(Path(args.output_dir) / f"{CHECKPOINT_PREFIX}{state.global_step}", self.trace)
 
 
 class _KeepModel(TrainerCallback):
-    """Keeps the models on the way that the config asks for."""
+    """Keeps the intermediate models that the config asks for."""
 
     def __init__(self, trainer: SagcGRPOTrainer, folder: Path, training: TrainingConfig):
         self.trainer, self.folder, self.training = trainer, folder, training
@@ -164,11 +170,11 @@ def _arguments(run: RunConfig, checkpoints: Path) -> GRPOConfig:
         dataloader_pin_memory=cuda,
         seed=run.seeds["rollout"],
         data_seed=run.seeds["data"],
-        # checkpoints: two, so that a whole one is left when the process dies while it saves the next
+        # checkpoints: two, so that a whole one remains if the process dies while saving the next
         save_strategy="steps",
         save_steps=training.checkpoint_every * training.optimizer_steps,
         save_total_limit=2,
-        # batches; only P follows from num_generations, G is the controller's
+        # batches; num_generations only determines P, the controller sets G
         num_generations=size,
         per_device_train_batch_size=max(1, samples // (parts * _processes())),
         steps_per_generation=parts,
@@ -205,7 +211,7 @@ def _loss(algorithm: AlgorithmConfig) -> dict:
 
 
 def _rewards(run: RunConfig) -> list:
-    """The outcome reward, and DAPO's length penalty after it (Yu et al. 2025, eq. 13) where it is asked for."""
+    """The outcome reward, followed by DAPO's length penalty (Yu et al. 2025, eq. 13) if the config asks for it."""
     rewards = [reward_function(run.reward)]
     if overlong := run.algorithm.overlong:
         limit = run.training.max_response_tokens
@@ -232,5 +238,5 @@ def _load(run: RunConfig, path: str) -> tuple[PreTrainedTokenizerBase, PreTraine
     except (OSError, ValueError) as error:
         raise UserError(f"model {path} cannot be loaded: {str(error).splitlines()[0]}") from error
     if tokenizer.eos_token_id is None:
-        raise UserError(f"model {path} has a tokenizer without an end token, so that no response would ever end")
+        raise UserError(f"model {path} has a tokenizer without an end token, so no response would ever end")
     return tokenizer, model

@@ -264,7 +264,7 @@ def test_samples_that_are_used_twice_count_once_per_update(tmp_path, model, toke
 
 
 def test_a_learning_rate_for_no_samples_is_refused(tmp_path, model, tokenizer):
-    with pytest.raises(ValueError, match="reference_samples is 0; a learning rate is set for one sample or more"):
+    with pytest.raises(ValueError, match="reference_samples is 0; it must be at least 1"):
         trainer_of(model, tokenizer, config(tmp_path), StaticGroupSize(4), reference_samples=0)
 
 
