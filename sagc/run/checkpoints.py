@@ -1,4 +1,4 @@
-"""Whole checkpoints: sealed with the checksums of their files, checked before a run goes on from one."""
+"""Whole checkpoints: sealed with the checksums of their files, and checked before a run resumes from one."""
 
 import hashlib
 import json
@@ -13,11 +13,11 @@ from sagc.system.files import write_atomically
 log = logging.getLogger("sagc")
 
 TRACE = "trace.jsonl"
-SEAL = "COMPLETE"  # the last file written into a checkpoint: without it, the process died while saving
+SEAL = "COMPLETE"  # the last file written to a checkpoint; if it is missing, the process died while saving
 
 
 def seal(folder: Path) -> None:
-    """Mark a checkpoint as whole: when this returns, its files are on disk, and the seal holds their checksums."""
+    """Mark a checkpoint as whole: on return, its files are on disk and the seal holds their checksums."""
     files = _files(folder)
     content = {name: _checksum(path, sync=True) for name, path in files.items()}
     for path in {folder, *(path.parent for path in files.values())}:
@@ -27,7 +27,7 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, in words; None for a whole one. Reads every file."""
+    """What is wrong with a checkpoint, in words; None if it is whole. Reads every file."""
     try:
         sealed = json.loads((folder / SEAL).read_text(encoding="utf-8"))
         wanted = {str(name): str(checksum) for name, checksum in sealed.items()}
@@ -48,16 +48,16 @@ def damage(folder: Path) -> str | None:
 
 
 def save_trace(folder: Path, trace: Path) -> None:
-    """Give a checkpoint its own copy of the trace, and seal it: the run's may be gone after a failed job of the DAG."""
+    """Copy the trace into a checkpoint and seal it: a failed job of the DAG may lose the run's own trace."""
     shutil.copyfile(trace, folder / TRACE)
     seal(folder)
 
 
 def restore(checkpoints: Path, prefix: str, trace: Path) -> Path | None:
-    """Find a run's last whole checkpoint and put its trace back to where it stood then; None where it starts anew.
+    """Find a run's last whole checkpoint and put the trace back to that point; None if the run starts over.
 
-    Later checkpoints, half-written or damaged, are removed, and so is everything in the trace after the checkpoint:
-    those steps will be done again.
+    Later checkpoints, half-written or damaged, are removed, as is everything in the trace after the checkpoint: those
+    steps will be repeated.
     """
     checkpoint = keep_last_whole(newest_first(checkpoints, prefix))
     trace.unlink(missing_ok=True)
@@ -67,19 +67,19 @@ def restore(checkpoints: Path, prefix: str, trace: Path) -> Path | None:
 
 
 def newest_first(checkpoints: Path, prefix: str) -> list[Path]:
-    """The folders PREFIX<number> of a folder, by their numbers, whatever the clock says."""
+    """The subfolders PREFIX<number> of a folder, ordered by number rather than by time."""
     return sorted(checkpoints.glob(f"{prefix}*"), key=lambda path: number(path, prefix), reverse=True)
 
 
 def number(checkpoint: Path, prefix: str) -> int:
-    """What a checkpoint's name says after the prefix: the optimizer steps or rollouts that were done."""
+    """The number after the prefix of a checkpoint's name: optimizer steps or rollouts done."""
     return int(checkpoint.name.removeprefix(prefix))
 
 
 def keep_last_whole(folders: Iterable[Path]) -> Path | None:
-    """Of a run's checkpoints, the last first, remove all up to the first whole one and return that.
+    """Remove a run's checkpoints, latest first, up to the first whole one, and return that one.
 
-    A checkpoint that was sealed and is damaged is said in a warning, with the one that the run goes on from instead.
+    A warning names the sealed checkpoints that are damaged, and the one from which the run continues instead.
     """
     lost: list[str] = []
     for folder in folders:
@@ -87,7 +87,7 @@ def keep_last_whole(folders: Iterable[Path]) -> Path | None:
         if problem is None:
             _tell(lost, f"the run goes on from {folder.name}")
             return folder
-        if (folder / SEAL).exists():  # a half-written one is what a kill leaves, and nothing to worry about
+        if (folder / SEAL).exists():  # a half-written one is just what a kill leaves behind
             lost.append(f"checkpoint {folder} is damaged, {problem}")
         shutil.rmtree(folder)
     _tell(lost, "the run starts anew")
@@ -108,7 +108,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _checksum(path: Path, sync: bool = False) -> str:
-    """SHA-256; with `sync`, the file is on disk afterwards."""
+    """SHA-256; with `sync`, also flushes the file to disk."""
     with open(path, "rb") as file:
         if sync:
             os.fsync(file.fileno())
@@ -116,7 +116,7 @@ def _checksum(path: Path, sync: bool = False) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Names are on disk only when their folder is."""
+    """Flush a folder to disk: file names are only safe once their folder is."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What of a run's folder can be made again, and its removal: never the trace, which nothing else holds."""
+"""Removes what can be recreated from a run folder: never the trace, which exists nowhere else."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from sagc.errors import UserError
 from sagc.run.folder import RunFolder
 
-MADE_AGAIN = {  # below the run folder -> by what
+MADE_AGAIN = {  # name in the run folder -> why it can go
     "checkpoints": "only an unfinished training needs it",
     "kept": "training makes it again",
     "model": "training makes it again",
@@ -18,12 +18,12 @@ MADE_AGAIN = {  # below the run folder -> by what
 
 
 def removable(folder: Path) -> list[Path]:
-    """What can be removed of a run, in the order of MADE_AGAIN.
+    """What can be removed from a run, in the order of MADE_AGAIN.
 
     Raises
     ------
     UserError
-        For a folder that is no run's.
+        If the folder is not a run folder.
     """
     run = RunFolder(folder)
     if "run" not in run.read_config():
@@ -32,12 +32,12 @@ def removable(folder: Path) -> list[Path]:
 
 
 def remove(folder: Path) -> None:
-    """Remove what `removable` names; config.json, trace.jsonl and files of the user's own stay.
+    """Remove what `removable` lists; config.json, trace.jsonl and the user's own files stay.
 
     Raises
     ------
     UserError
-        For a folder that is no run's, or that a process is using.
+        If the folder is not a run folder, or a process is using it.
     """
     with RunFolder(folder).lock():
         for path in removable(folder):
@@ -48,7 +48,7 @@ def remove(folder: Path) -> None:
 
 
 def size(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder."""
+    """Size in bytes of a file, or of all files below a folder."""
     if path.is_symlink() or path.is_file():
         return path.lstat().st_size
     return sum(each.lstat().st_size for each in path.rglob("*") if not each.is_dir())

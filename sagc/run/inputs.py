@@ -1,4 +1,4 @@
-"""What a single run starts from: its model and its prompts, made once where they are missing, as the DAG makes them."""
+"""The starting model and prompts of a single run, made once if they are missing, in the same way as by the DAG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from sagc.errors import UserError
 
 
 def starting_model(grid: GridConfig, run: RunConfig) -> str:
-    """Where the run starts: the Hub id or folder of a pretrained model, or an embedded one, made if it is missing."""
+    """The starting model: the Hub id or folder of a pretrained model, or the folder of an embedded one.
+
+    An embedded model is made if it is missing.
+
+    Raises
+    ------
+    UserError
+        If it cannot be made, or the folder holds something else.
+    """
     if run.model.type == "pretrained":
         return run.model.path
     folder = Path(grid.results) / "models" / run.cell.model
@@ -43,13 +51,13 @@ def _check_warm_start(folder: Path, architecture: str, warm_start: WarmStartConf
     wanted = (architecture, warm_start.seed, warm_start.steps)
     if found != wanted:
         raise UserError(
-            f"{folder} was made with architecture, seed and steps {found}, and the config says {wanted}; "
+            f"{folder} was made with architecture, seed and steps {found}, but the config says {wanted}; "
             "remove it, or choose another results folder"
         )
 
 
 def prompts_file(grid: GridConfig, model: str) -> Path:
-    """The training prompts of a model, made where they are missing or the config's data has changed."""
+    """The training prompts of a model, made if they are missing or the config's data has changed."""
     path = prompts_path(grid, model)
     if grid.data.type == "tiny":
         data_folder(grid)
@@ -74,6 +82,6 @@ def data_folder(grid: GridConfig) -> Path:
 
 
 def _lock(path: Path) -> FileLock:
-    """Two commands that start together make a shared folder or file once."""
+    """Lets commands that start together make a shared folder or file only once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.name}.lock"))

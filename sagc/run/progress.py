@@ -1,4 +1,4 @@
-"""Progress of a training run: a bar on a terminal, a line per step elsewhere."""
+"""Progress of a training run: a bar on a terminal, otherwise a line per step."""
 
 import sys
 

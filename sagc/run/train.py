@@ -15,11 +15,17 @@ from sagc.run.scalars import check as check_logging
 from sagc.run.stacks import STACKS
 
 log = logging.getLogger("sagc")
-NOTHING = LoggingConfig()
+NO_LOGGING = LoggingConfig()
 
 
-def check(run: RunConfig, logging: LoggingConfig = NOTHING) -> None:
-    """Refuse what cannot be trained or logged, before anything is made for it. Raises UserError."""
+def check(run: RunConfig, logging: LoggingConfig = NO_LOGGING) -> None:
+    """Check that the run can be trained and logged, before anything is created for it.
+
+    Raises
+    ------
+    UserError
+        If it cannot.
+    """
     check_logging(logging)
     try:
         reward_function(run.reward)
@@ -33,10 +39,10 @@ def train(
     folder: Path,
     model: str | Path,
     data: Path,
-    logging: LoggingConfig = NOTHING,
+    logging: LoggingConfig = NO_LOGGING,
     end_orphan: bool = False,
 ) -> None:
-    """Train one run into its folder; a run that was interrupted goes on from its last checkpoint.
+    """Train one run into its folder; an interrupted run continues from its last checkpoint.
 
     Parameters
     ----------
@@ -49,23 +55,23 @@ def train(
     data
         JSON lines with the training prompts: `prompt`, and the columns that the reward needs.
     logging
-        Where the scalars of every step go beside the trace (see sagc/run/scalars.py).
+        Where the scalars of every step go besides the trace (see sagc/run/scalars.py).
     end_orphan
-        Whether a job of the DAG that still trains into this folder is ended first (see `RunFolder.lock`).
+        Whether to end a job of the DAG that still trains into this folder first (see `RunFolder.lock`).
 
     Raises
     ------
     UserError
-        For a folder that holds another config's run or that another process uses, and for what the stack refuses.
+        If the folder holds a run of another config, another process uses it, or the stack refuses the run.
     """
     place, main = RunFolder(folder), os.environ.get("RANK", "0") == "0"
     check(run, logging)
-    # Of several processes the first claims the folder, for all of them.
+    # With several processes, the first claims the folder for all of them.
     with place.lock(end_orphan) if main else contextlib.nullcontext():
         if place.complete and place.read_config().get("hash") == run.hash:
-            log.warning("%s is trained already; remove it to train it again", place.path)
+            log.warning("%s is already trained; remove it to train it again", place.path)
             return
         if main:
             place.write_config(run)
-        with ScalarLog(logging if main else NOTHING, place, run) as scalars:
+        with ScalarLog(logging if main else NO_LOGGING, place, run) as scalars:
             STACKS[run.cell.stack].load().train(run, place, str(model), Path(data), scalars.write)

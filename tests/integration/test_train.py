@@ -248,7 +248,7 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, resolve, tiny_model, tiny_dat
     train(*arguments)
     before = {path: path.stat().st_mtime_ns for path in (folder.config, folder.trace, folder.model)}
     train(*arguments)
-    assert "is trained already" in caplog.text
+    assert "is already trained" in caplog.text
     assert all(path.stat().st_mtime_ns == time_ for path, time_ in before.items())
 
 

@@ -80,7 +80,7 @@ def test_a_job_that_a_killed_snakemake_left_behind_is_ended(start_holder, tmp_pa
     with RunFolder(tmp_path).lock(end_orphan=True):
         wait_for(orphan, 10)  # fails where it is still there
         assert f"process {os.getpid()} on" in (tmp_path / ".lock-holder").read_text()
-    assert f"ending process {orphan.pid}, which a Snakemake that is gone has left behind" in caplog.text
+    assert f"ending process {orphan.pid}, which a Snakemake that is gone left behind" in caplog.text
 
 
 @pytest.mark.parametrize("command", [["train", "run"], ["train", "train-job"], ["train", "--config", "evaluate-job"]])
