@@ -1,1 +1,1 @@
-"""What a grid and a run are: sections, validation, hash."""
+"""The configuration of a grid and of a run: sections, validation, hash."""

@@ -1,4 +1,4 @@
-"""A config file with what a command line changes in it, and the run that the command line names."""
+"""A config file with the changes from the command line, and the run that the command line selects."""
 
 from __future__ import annotations
 
@@ -15,17 +15,25 @@ from sagc.errors import UserError
 
 
 def load_changed(path: Path, changes: tuple[str, ...]) -> GridConfig:
-    """The grid of a config file with `key=value` changes applied to it, validated.
+    """The validated grid of a config file with `key=value` changes applied.
 
-    Raises UserError: one sentence.
+    Raises
+    ------
+    UserError
+        If the file or a change is invalid; one sentence.
     """
     return validate_grid(read_changed(path, changes), source=str(path))
 
 
 def read_changed(path: Path, changes: tuple[str, ...]) -> dict[str, Any]:
-    """The content of a config file with `key=value` changes applied to it.
+    """The content of a config file with `key=value` changes applied.
 
-    Values are read as YAML and keys may be nested with dots. Raises UserError: one sentence.
+    Values are read as YAML, and keys may be nested with dots.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read or a change is invalid; one sentence.
     """
     if not path.exists():
         raise UserError(f"config file {path} does not exist; run in the project's folder, or name one with --config")
@@ -49,9 +57,12 @@ def read_changed(path: Path, changes: tuple[str, ...]) -> dict[str, Any]:
 
 
 def choose_cell(grid: GridConfig, **names: str | int | None) -> Cell:
-    """The run by its model, algorithm, stack, group and seed; one that is None is that of the grid's first run.
+    """The run with this model, algorithm, stack, group and seed; None means that of the grid's first run.
 
-    Raises UserError: one sentence.
+    Raises
+    ------
+    UserError
+        If a name is invalid; one sentence.
     """
     names = grid.cells()[0].model_dump() | {key: value for key, value in names.items() if value is not None}
     try:

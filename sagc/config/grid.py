@@ -1,8 +1,8 @@
-"""What a run is: the configuration of a grid and of one run, validated, resolved and hashed.
+"""The configuration of a grid, validated and resolved into runs.
 
-A `GridConfig` is what a YAML file in config/ says; `GridConfig.run` resolves one cell of it into a `RunConfig`, which
-is all that a training job needs to know. `RunConfig.hash` names the training run: what changes the weights is in it.
-Defaults that the paper does not give are marked [ours] in config/README.md.
+A `GridConfig` is the content of a YAML file in config/; `GridConfig.run` resolves one cell of it into a `RunConfig`,
+which is all a training job needs. `RunConfig.hash` identifies the training run: it covers everything that changes the
+weights. Defaults that the paper does not give are marked [ours] in config/README.md.
 """
 
 import itertools
@@ -38,9 +38,9 @@ from sagc.system.paths import FolderPath
 class GridConfig(Strict):
     """A whole experiment: the axes of the grid and the catalogue that their names refer to."""
 
-    results: FolderPath = Field("results", description="Folder that the runs and tables are written to.")
+    results: FolderPath = Field("results", description="Folder for the runs and tables.")
     grid: Axes
-    include: list[Cell] = Field([], description="Runs beside the product of the axes.")
+    include: list[Cell] = Field([], description="Runs in addition to the product of the axes.")
     models: dict[Name, ModelConfig]
     algorithms: dict[Name, AlgorithmConfig]
     straggler: StragglerConfig = StragglerConfig()
@@ -70,11 +70,11 @@ class GridConfig(Strict):
 
     @property
     def problems_seed(self) -> int:
-        """Seed of the embedded task's problems, which the evaluation has whatever the training data."""
+        """Seed of the embedded task's problems, which the evaluation can use whatever the training data."""
         return self.data.seed if self.data.type == "tiny" else 0
 
     def cells(self) -> list[Cell]:
-        """Every run of the grid, in the order of the axes, without repeats."""
+        """All runs of the grid, in the order of the axes, without repeats."""
         axes = self.grid
         product = itertools.product(axes.models, axes.algorithms, axes.stacks, axes.groups, axes.seeds)
         names = ("model", "algorithm", "stack", "group", "seed")
@@ -82,7 +82,13 @@ class GridConfig(Strict):
         return list({cell.path: cell for cell in cells}.values())
 
     def run(self, cell: Cell) -> RunConfig:
-        """Resolve one cell; raises UserError for a name that the catalogue lacks."""
+        """Resolve one cell.
+
+        Raises
+        ------
+        UserError
+            If the catalogue lacks a name, or the resolved run is invalid.
+        """
         model = _lookup("model", cell.model, self.models)
         algorithm = _lookup("algorithm", cell.algorithm, self.algorithms)
         straggler = self.straggler.model_dump()
@@ -118,7 +124,7 @@ def validate_grid(raw: Any, source: str = "config") -> GridConfig:
     Raises
     ------
     UserError
-        One sentence with the source, the key, the value and what is allowed.
+        If it is invalid: one sentence with the source, the key, the value and what is allowed.
     """
     try:
         grid = GridConfig.model_validate(mapping(raw, source))
@@ -126,7 +132,7 @@ def validate_grid(raw: Any, source: str = "config") -> GridConfig:
         raise UserError(f"{source}: {describe(error, GridConfig)}") from None
     cells = grid.cells()
     if not cells:
-        raise UserError(f"{source}: grid has no runs, because an axis is empty and include is too")
+        raise UserError(f"{source}: grid has no runs, because an axis is empty and so is include")
     try:
         _lookup("reward", grid.reward, REWARDS)
         for cell in cells:
@@ -137,7 +143,7 @@ def validate_grid(raw: Any, source: str = "config") -> GridConfig:
 
 
 def _check_type(name: str, parameters: dict[str, Any]) -> None:
-    """Refuse an entry of `controllers` that does not say what it is."""
+    """Refuse an entry of `controllers` without a valid type."""
     types = " or ".join(CONTROLLED)
     if name.isdecimal():
         raise ValueError(f"{name} is a static group size, which has no parameters")

@@ -1,4 +1,4 @@
-"""Reading YAML and JSON into the models of the config, with one sentence for a mistake: key, value, what is allowed."""
+"""Reads YAML and JSON into the config's models; a mistake is one sentence: key, value, what is allowed."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,13 @@ from sagc.errors import UserError
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The mapping that a YAML file holds. Raises UserError: one sentence with the line where it stops being YAML."""
+    """The mapping in a YAML file.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read or is not a YAML mapping; one sentence, with the line of a syntax error.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -19,7 +25,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
         raise UserError(f"config file {path} cannot be read: {reason}") from None
     try:
         return mapping(yaml.safe_load(text), str(path))
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: what looks like a date and is none
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: something that looks like a date but is not
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or error
@@ -27,14 +33,26 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def mapping(raw: Any, source: str) -> dict[str, Any]:
-    """`raw`, which is a dictionary. Raises UserError."""
+    """`raw`, if it is a dictionary.
+
+    Raises
+    ------
+    UserError
+        If it is not.
+    """
     if not isinstance(raw, dict):
         raise UserError(f"{source} must be a mapping of keys to values, not {type(raw).__name__}")
     return raw
 
 
 def from_json(model: type[BaseModel], text: str, option: str) -> Any:
-    """The model that the JSON of an option holds. Raises UserError."""
+    """The model described by the JSON of a command-line option.
+
+    Raises
+    ------
+    UserError
+        If the JSON does not fit the model.
+    """
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
@@ -42,7 +60,7 @@ def from_json(model: type[BaseModel], text: str, option: str) -> Any:
 
 
 def describe(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first problem that pydantic found in a model, as one sentence, and how many more there are."""
+    """One sentence with the first problem that pydantic found in a model, and how many more there are."""
     problems = error.errors(include_url=False)
     first = problems[0]
     path, beside = _locate(first["loc"], model)
@@ -61,16 +79,16 @@ def describe(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _locate(location: tuple[str | int, ...], model: type[BaseModel]) -> tuple[list[str], list[str]]:
-    """A location of pydantic's as the keys of the YAML, and the keys that the last one's section has."""
+    """A pydantic location as YAML keys, and all keys of the section of the last one."""
     schema = model.model_json_schema()
     node, path = schema, []
     for part in (part for part in location if part != "[key]"):
         beside = list(node.get("properties", {}))
-        if "discriminator" in node:  # pydantic adds the kind of the section to the location
+        if "discriminator" in node:  # pydantic adds the kind of section to the location
             node = {"$ref": node["discriminator"]["mapping"][part]}
         else:
             path.append(str(part))
-            named = node.get("patternProperties", {})  # keys are names that the user chooses
+            named = node.get("patternProperties", {})  # keys are names chosen by the user
             node = node.get("properties", {}).get(part) or next(iter(named.values()), {}) or node.get("items", {})
         if "anyOf" in node:  # an optional section
             node = next(option for option in node["anyOf"] if option.get("type") != "null")

@@ -1,4 +1,4 @@
-"""One training run, resolved: all that a training job needs to know, and the hash that names it."""
+"""One resolved training run: all a training job needs to know, and the hash that identifies it."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ from sagc.errors import UserError
 
 
 class Cell(Strict):
-    """One run of the grid by the names of its parts."""
+    """One run of the grid, given by the names of its parts."""
 
     model: Name
     algorithm: Name
@@ -41,7 +41,7 @@ class Cell(Strict):
 class RunConfig(Strict):
     """Everything that one training run needs, resolved.
 
-    `seeds` are apart for the three sources of chance: data (order of the prompts), rollout (sampling of responses) and
+    `seeds` has one seed for each source of randomness: data (order of the prompts), rollout (sampling of responses) and
     controller (Thompson draws); all derive from the cell's seed.
     """
 
@@ -50,7 +50,7 @@ class RunConfig(Strict):
     algorithm: AlgorithmConfig
     straggler: StragglerConfig
     controller: dict[str, Any] = Field(
-        description="Type of the controller and all its keyword arguments, but for the seed, which is the run's."
+        description="Type of the controller and all its keyword arguments except the seed, which is the run's."
     )
     training: TrainingConfig
     data: DataConfig
@@ -66,13 +66,13 @@ class RunConfig(Strict):
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits that name the training run."""
+        """16 hexadecimal digits that identify the training run."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
     def micro_batches(self) -> int:
-        """Gradient accumulation steps per optimizer step, on the machine that the run uses."""
+        """Gradient accumulation steps per optimizer step, on the run's machine."""
         return (self.openrlhf and self.openrlhf.micro_batches) or self.training.micro_batches
 
     @property
@@ -83,7 +83,13 @@ class RunConfig(Strict):
         return dict(zip(("data", "rollout", "controller"), parts, strict=True))
 
     def build_controller(self) -> GroupSizeController:
-        """A fresh controller of this run; raises UserError where a parameter is refused."""
+        """A fresh controller for this run.
+
+        Raises
+        ------
+        UserError
+            If the controller refuses a parameter.
+        """
         kind, parameters = controller_type(self.cell.group, self.controller)
         return _build(self.cell.group, kind, parameters | known_to(kind, seed=self.seeds["controller"]))
 
@@ -91,7 +97,7 @@ class RunConfig(Strict):
 def controller_type(group: int | str, controller: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The type of a run's controller, and its keyword arguments, from the run's `cell.group` and `controller`.
 
-    Runs of older versions have a type only where the group is no type itself.
+    Runs of older versions have a type only if the group is not itself a type.
     """
     parameters = dict(controller)
     named = parameters.pop("type", group)
@@ -99,7 +105,7 @@ def controller_type(group: int | str, controller: dict[str, Any]) -> tuple[str, 
 
 
 def resolve_controller(group: int | str, controller: dict[str, Any]) -> dict[str, Any]:
-    """Its type and every parameter as the constructor takes it, defaults included: another default is another run."""
+    """A controller's type and all its parameters, defaults included: a changed default makes a different run."""
     kind, parameters = controller_type(group, controller)
     resolved = _build(group, kind, parameters).parameters
     resolved.pop("seed", None)

@@ -1,4 +1,4 @@
-"""The JSON schema of a config file, for editors that check YAML: `python -m sagc.config.schema` writes it anew."""
+"""The JSON schema of a config file, for editors that check YAML: `python -m sagc.config.schema` rewrites it."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import yaml
 
 from sagc.config.grid import GridConfig
 
-SCHEMA = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
+SCHEMA_PATH = Path(__file__).resolve().parents[2] / "workflow" / "schemas" / "config.schema.yaml"
 
 
 def schema_text() -> str:
@@ -17,4 +17,4 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    SCHEMA.write_text(schema_text(), encoding="utf-8")
+    SCHEMA_PATH.write_text(schema_text(), encoding="utf-8")

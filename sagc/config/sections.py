@@ -1,4 +1,4 @@
-"""The sections of a config file, each with its rules. What a grid and a run make of them is in sagc/config/grid.py.
+"""The sections of a config file, each with its rules; sagc/config/grid.py combines them into a grid and its runs.
 
 Defaults that the paper does not give are marked [ours] in config/README.md.
 """
@@ -12,13 +12,13 @@ from sagc.controllers.registry import CONTROLLED
 from sagc.system.paths import ExpandedPath, FilePath, FolderPath
 from sagc.tiny.task import WARM_START_STEPS
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-Name = Annotated[str, Field(pattern=NAME)]
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Stack = Literal["vanilla", "openrlhf"]
 
 
 class Strict(BaseModel):
-    """A section of the config: unknown keys are errors, and nothing changes after validation."""
+    """A section of the config: unknown keys are errors, and values cannot change after validation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
@@ -28,7 +28,7 @@ class WarmStartConfig(Strict):
 
     seed: int = Field(0, ge=0, description="Seed of the initial weights and of the synthetic traces.")
     steps: Annotated[int, AfterValidator(lambda steps: steps or WARM_START_STEPS)] = Field(
-        WARM_START_STEPS, ge=0, description="Optimizer steps of the supervised warm start; 0 takes the default."
+        WARM_START_STEPS, ge=0, description="Optimizer steps of the supervised warm start; 0 means the default."
     )
 
 
@@ -47,24 +47,26 @@ class PretrainedModelConfig(Strict):
     path: ExpandedPath = Field(description="Hugging Face model id, or a local folder.")
     revision: str | None = Field(None, description="Commit, tag or branch on the Hub.")
     trust_remote_code: bool = Field(False, description="Run the model repository's own code when loading it.")
-    chat: bool = Field(
-        False, description="Prompts go through the tokenizer's chat template, in training and evaluation."
-    )
+    chat: bool = Field(False, description="Apply the tokenizer's chat template to prompts, in training and evaluation.")
 
 
 ModelConfig = Annotated[TinyModelConfig | PretrainedModelConfig, Field(discriminator="type")]
 
 
 class DynamicSamplingConfig(Strict):
-    """DAPO's dynamic sampling: groups whose rewards are all equal are dropped and replaced."""
+    """DAPO's dynamic sampling: groups with all rewards equal are dropped and replaced."""
 
-    max_rounds: int = Field(4, ge=1, description="Generation rounds per step at most; then train on what there is.")
+    max_rounds: int = Field(
+        4, ge=1, description="Most generation rounds per step; then the step trains on the groups it has."
+    )
 
 
 class OverlongConfig(Strict):
     """DAPO's soft overlong penalty (Yu et al. 2025, eq. 13)."""
 
-    fraction: float = Field(0.25, gt=0, lt=1, description="Last part of the response limit over which it grows.")
+    fraction: float = Field(
+        0.25, gt=0, lt=1, description="Last part of the response limit, over which the penalty grows."
+    )
     penalty: float = Field(1.0, gt=0, description="Penalty, in reward, at the limit.")
 
 
@@ -78,21 +80,21 @@ class AlgorithmConfig(Strict):
     dynamic_sampling: DynamicSamplingConfig | None = None
     overlong: OverlongConfig | None = None
     reference_samples: int | None = Field(
-        None, ge=1, description="Learning rate x root of (samples per optimizer step / these); none: as configured."
+        None, ge=1, description="Scales the learning rate by sqrt(samples per optimizer step / this); none: no scaling."
     )
 
     @model_validator(mode="after")
     def _short_rollouts_need_a_token_mean(self):
         if self.dynamic_sampling is not None and self.loss != "dapo":
             raise ValueError(
-                f"dynamic_sampling with loss: {self.loss} would weigh the responses of a short rollout wrongly; "
+                f"dynamic_sampling with loss: {self.loss} would weight the responses of a short rollout wrongly; "
                 "use loss: dapo"
             )
         return self
 
 
 class StragglerConfig(Strict):
-    """What a straggler event is: the same for every arm, so that the rates can be compared."""
+    """What counts as a straggler event: the same for every arm, so that rates can be compared."""
 
     tau: float = Field(2.0, gt=1, description="A group is an event when its max length exceeds tau x median length.")
     event: Literal["group", "step"] = Field("group", description="One event per group, or one over the whole step.")
@@ -115,11 +117,13 @@ class TrainingConfig(Strict):
     max_response_tokens: int = Field(300, ge=2, description="Response limit in tokens; longer responses are cut off.")
     checkpoint_every: int = Field(20, ge=1, description="Rollouts between checkpoints.")
     keep_model_every: int | None = Field(
-        None, ge=1, description="Rollouts between models that are kept and evaluated beside the last; none: only that."
+        None,
+        ge=1,
+        description="Rollouts between models that are kept and evaluated besides the last; none: only the last.",
     )
 
     def keeps_model(self, rollouts: int) -> bool:
-        """Whether the model is kept after so many rollouts; the last one is the run's model anyway."""
+        """Whether the model is kept after this many rollouts; the last one is the run's model anyway."""
         return bool(self.keep_model_every) and rollouts % self.keep_model_every == 0 and rollouts < self.steps
 
     def prompts_at(self, size: int) -> int:
@@ -140,11 +144,11 @@ class TinyDataConfig(Strict):
     """The embedded task's problems."""
 
     type: Literal["tiny"]
-    seed: int = Field(0, ge=0, description="Seed of the order in which the problems are written.")
+    seed: int = Field(0, ge=0, description="Seed of the order in which problems are written.")
 
 
 class Columns(Strict):
-    """What the columns of a data set with problems are called."""
+    """The column names of a data set of problems."""
 
     problem: str = Field("problem", min_length=1)
     answer: str = Field("answer", min_length=1)
@@ -152,7 +156,7 @@ class Columns(Strict):
 
 def _has_a_place_for_the_problem(template: str) -> str:
     if template.count("{problem}") != 1:
-        raise ValueError("a prompt template holds {problem} once, where the problem's text goes")
+        raise ValueError("a prompt template has {problem} exactly once, where the problem's text goes")
     return template
 
 
@@ -160,17 +164,17 @@ Template = Annotated[str, AfterValidator(_has_a_place_for_the_problem)]
 
 
 class JsonlDataConfig(Strict):
-    """Problems or prompts of the user's own."""
+    """The user's own problems or prompts."""
 
     type: Literal["jsonl"]
     path: FilePath = Field(description="JSON lines file.")
-    template: Template | None = Field(None, description="Makes prompts of problems; none: the lines have a `prompt`.")
+    template: Template | None = Field(None, description="Turns problems into prompts; none: the lines have a `prompt`.")
     columns: Columns = Columns()
 
     @model_validator(mode="after")
     def _columns_are_those_of_problems(self):
         if self.template is None and self.columns != Columns():
-            raise ValueError("columns name those of problems, which a template makes prompts of; there is no template")
+            raise ValueError("columns name those of problems, which need a template; there is no template")
         return self
 
 
@@ -181,8 +185,8 @@ class HubDataConfig(Strict):
     path: ExpandedPath = Field(description="Data set, as owner/name.")
     name: str | None = Field(None, min_length=1, description="Configuration of the data set.")
     split: str = Field("train", min_length=1)
-    revision: str = Field(min_length=1, description="Commit of the data set, so that it stays what it is.")
-    template: Template = Field(description="Makes prompts of problems.")
+    revision: str = Field(min_length=1, description="Commit of the data set, so that it cannot change.")
+    template: Template = Field(description="Turns problems into prompts.")
     columns: Columns = Columns()
 
 
@@ -190,24 +194,28 @@ DataConfig = Annotated[TinyDataConfig | JsonlDataConfig | HubDataConfig, Field(d
 
 
 class OpenRLHFProfile(Strict):
-    """How the openrlhf stack uses a machine, in processes and GPUs. On a CPU every GPU is one logical unit."""
+    """How the openrlhf stack uses a machine, in processes and GPUs. On a CPU, GPUs are logical units."""
 
-    device: Literal["cpu", "cuda"] = Field(description="cuda needs as many GPUs as the profile adds up to.")
+    device: Literal["cpu", "cuda"] = Field(description="cuda needs as many GPUs as the profile takes in total.")
     nodes: int = Field(1, ge=1, description="Nodes that hold policy processes.")
     actors: int = Field(1, ge=1, description="Policy processes per node (data parallel), one GPU each.")
     engines: int = Field(1, ge=1, description="vLLM engines.")
     tensor_parallel: int = Field(1, ge=1, description="GPUs per vLLM engine.")
     colocate: bool = Field(False, description="Policy and engines share the GPUs and take turns in their memory.")
     zero_stage: Literal[0, 1, 2, 3] = Field(2, description="DeepSpeed ZeRO stage.")
-    micro_batches: int | None = Field(None, ge=1, description="In the place of training.micro_batches, by memory.")
-    attention: str = Field("flash_attention_2", min_length=1, description="Attention of the policy, by transformers.")
+    micro_batches: int | None = Field(None, ge=1, description="Replaces training.micro_batches, to fit the memory.")
+    attention: str = Field(
+        "flash_attention_2",
+        min_length=1,
+        description="Attention implementation of the policy, by its name in transformers.",
+    )
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1, description="Share of a GPU's memory that vLLM takes.")
     ray_address: str | None = Field(None, min_length=1, description="A running Ray cluster; none: start one here.")
-    flags: dict[str, bool | int | float | str] = Field({}, description="Further flags of OpenRLHF, without dashes.")
+    flags: dict[str, bool | int | float | str] = Field({}, description="Further OpenRLHF flags, without dashes.")
 
     @property
     def gpus(self) -> int:
-        """GPUs (logical ones on a CPU) that the profile takes."""
+        """GPUs that the profile takes (logical ones on a CPU)."""
         policy, engines = self.nodes * self.actors, self.engines * self.tensor_parallel
         return policy if self.colocate else policy + engines
 
@@ -227,7 +235,7 @@ class OpenRLHFProfile(Strict):
 
 
 class OpenRLHFConfig(Strict):
-    """The machines that the openrlhf stack knows, and the one that it uses."""
+    """The machine profiles of the openrlhf stack, and the one in use."""
 
     profile: Name = Field("cpu", description="Name of the profile in use.")
     profiles: dict[Name, OpenRLHFProfile] = {"cpu": OpenRLHFProfile(device="cpu", attention="sdpa")}
@@ -241,7 +249,7 @@ class BenchmarkConfig(Strict):
     data_dir: FolderPath | None = Field(None, description="Folder of the problems as JSON lines.")
 
 
-# What a config decides elsewhere, and the evaluation itself.
+# Set elsewhere in the config, or by the evaluation itself.
 VLLM_RESERVED = (
     "model",
     "tokenizer",
@@ -257,12 +265,12 @@ VLLM_RESERVED = (
 class EvaluationConfig(Strict):
     """Downstream evaluation through lm-eval."""
 
-    backend: Literal["hf", "vllm"] = Field("hf", description="What generates: transformers, or vLLM.")
+    backend: Literal["hf", "vllm"] = Field("hf", description="Generates with transformers or vLLM.")
     benchmarks: dict[Name, BenchmarkConfig] = {}
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(1.0, gt=0, le=1)
     max_response_tokens: int = Field(300, ge=2)
-    batch_size: int = Field(256, ge=1, description="Responses generated together by backend: hf.")
+    batch_size: int = Field(256, ge=1, description="Responses generated together with backend: hf.")
     vllm: dict[str, bool | int | float | str] = Field({}, description="Further arguments of vLLM's LLM.")
     seed: int = Field(1234, ge=0)
 
@@ -276,22 +284,22 @@ class EvaluationConfig(Strict):
 
 
 class WandbConfig(Strict):
-    """A project of Weights & Biases; the account is that of `wandb login` or WANDB_API_KEY, never in a config."""
+    """A Weights & Biases project; the account comes from `wandb login` or WANDB_API_KEY, never from a config."""
 
-    project: str = Field(pattern=r"^[^/\\#?%:]{1,128}$", description="Project that the runs are in.")
+    project: str = Field(pattern=r"^[^/\\#?%:]{1,128}$", description="Project of the runs.")
     entity: str | None = Field(None, min_length=1, description="User or team; none: the account's default.")
     mode: Literal["online", "offline"] = Field("online", description="Offline: kept in the run folders, to sync later.")
 
 
 class LoggingConfig(Strict):
-    """Where the scalars of every step go beside the trace; no part of the run, which it does not change."""
+    """Where the scalars of every step go besides the trace; not part of the run, which it does not change."""
 
     tensorboard: bool = Field(False, description="Event files in the run folder, for TensorBoard.")
     wandb: WandbConfig | None = Field(None, description="Weights & Biases.")
 
 
 class JobConfig(Strict):
-    """What one kind of job asks of the machine."""
+    """What one kind of job requests from the machine."""
 
     threads: int = Field(1, ge=1)
     mem_mb: int = Field(3000, ge=1)
@@ -309,10 +317,12 @@ class JobsConfig(Strict):
 
 
 def _read_group(value: Any) -> Any:
-    """Group sizes come as text from the command line; true and 4.5 are no group sizes."""
+    """Group sizes from the command line are text; true and 4.5 are not group sizes."""
     if isinstance(value, str) and value.isdecimal():
         return int(value)
-    if (isinstance(value, str) and re.match(NAME, value)) or (isinstance(value, int) and not isinstance(value, bool)):
+    if (isinstance(value, str) and re.match(NAME_PATTERN, value)) or (
+        isinstance(value, int) and not isinstance(value, bool)
+    ):
         return value
     raise ValueError("a group is a size, or the name of a controller")
 
@@ -324,7 +334,9 @@ def _is_a_type(value: int | str) -> int | str:
 
 
 Group = Annotated[int | Name, BeforeValidator(_read_group)]  # a size, or a controller by its name in the config
-TypeOfGroup = Annotated[Group, AfterValidator(_is_a_type)]  # where controllers have no names of their own
+TypeOfGroup = Annotated[
+    Group, AfterValidator(_is_a_type)
+]  # for configs in which controllers have no names of their own
 
 
 class Axes(Strict):

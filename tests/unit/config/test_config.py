@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sagc.config.batches import check_divisible
 from sagc.config.grid import GridConfig, validate_grid
 from sagc.config.run import Cell
-from sagc.config.schema import SCHEMA, schema_text
+from sagc.config.schema import SCHEMA_PATH, schema_text
 from sagc.controllers.registry import CONTROLLERS
 from sagc.errors import UserError
 from tests.configs import load_grid
@@ -57,7 +57,7 @@ def put(raw, path, value):
         ("grid.models", ["big"], "unknown model 'big'; models are tiny"),
         ("grid.algorithms", ["ppo"], "unknown algorithm 'ppo'; algorithms are grpo"),
         ("grid.seeds", [-1], "grid.seeds.0 is -1: input should be greater than or equal to 0"),
-        ("grid.seeds", [], "grid has no runs, because an axis is empty and include is too"),
+        ("grid.seeds", [], "grid has no runs, because an axis is empty and so is include"),
         ("models.tiny", {"architecture": "qwen2"}, "key models.tiny.type is missing"),
         ("models.tiny.type", "huge", "models.tiny: input tag 'huge'"),
         ("models.tiny.architecture", "gpt", "models.tiny.architecture is 'gpt': input should be 'qwen2' or 'llama'"),
@@ -120,7 +120,7 @@ def test_a_config_is_a_mapping(raw):
 def test_the_samples_per_step_are_a_multiple_of_every_size(minimal):
     for samples, size in [(8, 16), (28, 8)]:
         minimal["training"] = {"hold": "samples", "samples_per_step": samples}
-        said = f"training.samples_per_step is {samples}, which is no multiple of group size {size}"
+        said = f"training.samples_per_step is {samples}, which is not a multiple of group size {size}"
         assert refusal(minimal).endswith(said)
     minimal["training"]["samples_per_step"] = 16 * 12  # the robust ladder has 12
     assert validate_grid(minimal)
@@ -130,7 +130,7 @@ def test_a_batch_is_shared_by_processes_without_a_rest(minimal):
     minimal["training"] = {"prompts_per_step": 6}
     run = validate_grid(minimal).run(Cell(model="tiny", algorithm="grpo", stack="vanilla", group=4, seed=0))
     check_divisible(run, processes=3)
-    with pytest.raises(UserError, match=r"training.prompts_per_step is 6, which is no multiple of 4 processes"):
+    with pytest.raises(UserError, match=r"training.prompts_per_step is 6, which is not a multiple of 4 processes"):
         check_divisible(run, processes=4)
 
 
@@ -317,8 +317,8 @@ def test_the_controllers_draw_from_the_runs_seed(minimal):
 
 
 def test_the_schema_file_is_the_models(project):
-    assert SCHEMA.read_text(encoding="utf-8") == schema_text(), "run `python -m sagc.config.schema`"
-    assert SCHEMA.is_relative_to(project)
+    assert SCHEMA_PATH.read_text(encoding="utf-8") == schema_text(), "run `python -m sagc.config.schema`"
+    assert SCHEMA_PATH.is_relative_to(project)
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "quick.yaml"])
