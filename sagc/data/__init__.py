@@ -1,1 +1,1 @@
-"""Training prompts: where they come from, how they are prepared, and the order they are drawn in."""
+"""Training prompts: where they come from, how they are prepared, and the order in which they are drawn."""

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, each at a revision that the config names."""
+"""Data sets from the Hugging Face Hub, each at the revision named in the config."""
 
 from pathlib import Path
 from typing import Any
@@ -7,13 +7,16 @@ from sagc.errors import UserError
 
 
 def read_hub_rows(path: str, name: str | None, split: str, revision: str) -> list[dict[str, Any]]:
-    """The rows of a split of a data set, by its name on the Hub; a local folder is read as it is.
+    """The rows of one split of a data set on the Hub or in a local folder.
 
-    `datasets` takes whichever revision it has read last where the Hub does not answer. So the files come first, from
-    the Hub's cache where that commit is there: a machine without network has the same rows, or none.
+    If the Hub does not answer, `datasets` falls back to the revision it read last. So the files are fetched first, from
+    the Hub's cache if it has that commit: a machine without network gets the same rows, or none.
 
-    Raises UserError that says how to get the data set, for one that is gated, missing, or out of reach, and for a
-    configuration or split that it has not got.
+    Raises
+    ------
+    UserError
+        If the data set is gated, missing or out of reach (the message says how to get it), or lacks the configuration
+        or split.
     """
     import datasets
 
@@ -27,7 +30,7 @@ def read_hub_rows(path: str, name: str | None, split: str, revision: str) -> lis
 
 
 def _files(path: str, revision: str) -> str:
-    """The folder of the data set's files at that revision, fetched where they are not there."""
+    """The folder of the data set's files at that revision, downloaded if necessary."""
     import httpx
     from huggingface_hub import errors, snapshot_download
 

@@ -1,14 +1,14 @@
-"""Makes the training prompts of a model from the config's data, as the JSON lines that both stacks read.
+"""Makes a model's training prompts from the config's data, as JSON lines that both stacks read.
 
     python -m sagc.data.preparation --source JSON --out results/data/train/MODEL.jsonl
 
-1. Problems become prompts by the template; prompts that are there already stay as they are.
-2. Where the model has `chat`, a prompt that is text becomes one message of the user.
+1. The template turns problems into prompts; existing prompts stay unchanged.
+2. If the model has `chat`, a text prompt becomes a single user message.
 3. Answers become text. A row without a problem or an answer is an error.
-4. A problem that is there already (see `sagc.data.normalise.normalise`) is dropped. Where its answers differ, none
-   of them can be trusted, and all its rows are.
+4. Repeats of a problem (see `sagc.data.normalise.normalise`) are dropped. If its answers differ, none of them can be
+   trusted, so all its rows are dropped.
 
-Beside the prompts is a record of the same name (.json): what they were made from, and how many rows were dropped.
+A record of the same name (.json) next to the prompts says what they were made from and how many rows were dropped.
 """
 
 import hashlib
@@ -34,19 +34,19 @@ from sagc.system.jsonl import as_text, read_rows
 
 
 class PromptsSource(Strict):
-    """All that decides what a file of training prompts holds."""
+    """Everything that determines the content of a file of training prompts."""
 
     data: JsonlDataConfig | HubDataConfig = Field(discriminator="type")
     chat: bool
 
 
 def source_of(grid: GridConfig, model: str) -> PromptsSource:
-    """What the training prompts of a model are made from; the grid's data is not the embedded task's."""
+    """What a model's training prompts are made from; only for data other than the embedded task's."""
     return PromptsSource(data=grid.data, chat=getattr(grid.models[model], "chat", False))
 
 
 def update_prompts(source: PromptsSource, path: Path) -> dict[str, Any] | None:
-    """Write the prompts unless they are there, made from the same; returns their record where they were written."""
+    """Write the prompts unless they already exist from the same source; returns their record if they were written."""
     try:
         made = json.loads(_record_path(path).read_text(encoding="utf-8"))["source"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -55,10 +55,10 @@ def update_prompts(source: PromptsSource, path: Path) -> dict[str, Any] | None:
 
 
 def write_prompts(source: PromptsSource, path: Path) -> dict[str, Any]:
-    """Write the prompts and, beside them, their record, which is returned.
+    """Write the prompts and, next to them, their record, which is returned.
 
     Each line has `prompt`, `answer` and `source_row`, the line of the file (from 1) or the row of the data set (from
-    0); prompts of the user's own keep their other columns.
+    0); the user's own prompts keep their other columns.
 
     Returns
     -------
@@ -66,13 +66,13 @@ def write_prompts(source: PromptsSource, path: Path) -> dict[str, Any]:
         source : the `PromptsSource`, and the SHA-256 of a local file.
         rows : rows read.
         prompts : prompts written.
-        duplicates : rows dropped because their problem is there already, with the same answer.
+        duplicates : rows dropped because they repeat a problem with the same answer.
         contradictions : rows dropped because their problem has several answers.
 
     Raises
     ------
     UserError
-        For data that cannot be read, a row that is no problem or prompt, and where nothing is left.
+        If the data cannot be read, a row is not a problem or prompt, or no prompts are left.
     """
     identity = _identity(source)
     rows = list(_prompts(source))
@@ -83,14 +83,14 @@ def write_prompts(source: PromptsSource, path: Path) -> dict[str, Any]:
             f"{counts['contradictions']} contradict each other"
         )
     record = {"source": identity, "rows": len(rows), "prompts": len(kept), **counts}
-    _record_path(path).unlink(missing_ok=True)  # it never stands beside prompts that it is not of
+    _record_path(path).unlink(missing_ok=True)  # a record must never be next to prompts it does not describe
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
     write_atomically(_record_path(path), json.dumps(record, indent=2) + "\n")
     return record
 
 
 def summary(record: dict[str, Any]) -> str:
-    """One line about a record of `write_prompts`."""
+    """One line that sums up a record of `write_prompts`."""
     return (
         f"{record['prompts']} training prompts of {record['rows']} rows of {record['source']['data']['path']}: "
         f"dropped {record['duplicates']} duplicates and {record['contradictions']} rows whose answers contradict"
@@ -102,7 +102,7 @@ def _record_path(path: Path) -> Path:
 
 
 def _identity(source: PromptsSource) -> dict[str, Any]:
-    """The source in JSON; a local file counts by its content, a data set of the Hub by its revision."""
+    """The source as JSON; a local file is identified by its content, a data set on the Hub by its revision."""
     identity = source.model_dump(mode="json")
     if source.data.type == "jsonl":
         try:
@@ -116,7 +116,7 @@ def _identity(source: PromptsSource) -> dict[str, Any]:
 
 
 def _prompts(source: PromptsSource) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each row's problem, and its line."""
+    """For each row, its problem and its output line."""
     data, kind = source.data, None
     for place, number, row in _read(data):
         if data.template is None:
@@ -130,12 +130,12 @@ def _prompts(source: PromptsSource) -> Iterator[tuple[str, dict[str, Any]]]:
             prompt = [{"role": "user", "content": prompt}]
         kind = kind or type(prompt)
         if not isinstance(prompt, kind):
-            raise UserError(f"{place}: here prompts that are text and prompts that are messages begin to mix")
+            raise UserError(f"{place}: prompts must be all text or all messages, but here they begin to mix")
         yield problem, {**others, "prompt": prompt, "answer": answer, "source_row": number}
 
 
 def _read(data: JsonlDataConfig | HubDataConfig) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Each row after its place, for messages, and its number."""
+    """For each row, its place (for error messages), its number, and the row."""
     if data.type == "jsonl":
         yield from read_rows(Path(data.path), "training data")
     else:
@@ -155,7 +155,7 @@ def _own_prompt(place: str, row: dict[str, Any]) -> str | list[dict[str, Any]]:
 
 
 def _check_columns(place: str, row: dict[str, Any]) -> None:
-    """Refuse values that a table cannot hold, as integers of more than 64 bits: the trainer makes one of the rows."""
+    """Refuse values that a table cannot hold, such as integers beyond 64 bits: the trainer puts the rows in one."""
     import pyarrow
 
     for column in row.keys() - {"answer"}:
@@ -175,7 +175,7 @@ def _text(place: str, row: dict[str, Any], column: str) -> str:
 
 
 def _without_duplicates(rows: list[tuple[str, dict[str, Any]]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """The lines whose problem is the first of its kind and has one answer, and how many were dropped."""
+    """The first line of every problem with a single answer, and how many lines were dropped."""
     groups = defaultdict(list)
     for problem, line in rows:
         groups[normalise(problem) or problem].append(line)

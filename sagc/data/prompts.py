@@ -1,4 +1,4 @@
-"""Training prompts: JSON lines, one prompt each, with the columns that the reward reads; and where they are."""
+"""Training prompts: where they are, and how to read them: JSON lines with a prompt and the reward's columns."""
 
 from pathlib import Path
 from typing import Any
@@ -9,15 +9,15 @@ from sagc.system.jsonl import read_rows
 
 
 def embedded_folder(grid: GridConfig) -> Path:
-    """Where the problems of the embedded task are: the evaluation has them whatever the training data."""
+    """The folder of the embedded task's problems, which the evaluation can use whatever the training data."""
     return Path(grid.results) / "data" / "tiny"
 
 
 def prompts_path(grid: GridConfig, model: str) -> Path:
-    """The training prompts of a model, by its name in the grid: the embedded task's, or made by
-    sagc/data/preparation.py.
+    """The training prompts of a model, by its name in the grid.
 
-    Those are a file per model, because only some models have their prompts as chat messages.
+    They are the embedded task's, or made by sagc/data/preparation.py: one file per model, because only some models take
+    chat messages.
     """
     if grid.data.type == "tiny":
         return embedded_folder(grid) / "train.jsonl"
@@ -25,9 +25,12 @@ def prompts_path(grid: GridConfig, model: str) -> Path:
 
 
 def read_prompts(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON lines file; `prompt` is text, or a list of chat messages.
+    """The rows of a JSON lines file; `prompt` is text or a list of chat messages.
 
-    Raises UserError as `read_rows` does, and for a line without a prompt.
+    Raises
+    ------
+    UserError
+        If `read_rows` refuses the file, or a line has no prompt.
     """
     rows = []
     for place, _, row in read_rows(path, "training prompts"):
@@ -38,5 +41,5 @@ def read_prompts(path: Path) -> list[dict[str, Any]]:
 
 
 def prompt_text(prompt: str | list[dict[str, Any]]) -> str:
-    """What a prompt says, without the roles of its messages."""
+    """The text of a prompt, without the roles of its messages."""
     return prompt if isinstance(prompt, str) else "\n".join(str(message["content"]) for message in prompt)

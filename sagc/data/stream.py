@@ -4,10 +4,10 @@ import numpy as np
 
 
 class PromptStream:
-    """Indices into a dataset: one seeded permutation after another, without end.
+    """Indices into a dataset: an endless sequence of seeded permutations.
 
-    A trainer whose group size changes draws a number of prompts that it knows only when it generates; this stream gives
-    as many as are asked for, so that none is lost at the end of an epoch and none is fetched before its time.
+    A trainer with a changing group size knows how many prompts it needs only when it generates. This stream gives
+    exactly as many as requested: none is lost at the end of an epoch, and none is fetched early.
 
     Parameters
     ----------
@@ -16,7 +16,12 @@ class PromptStream:
     seed : int
         Seed of the permutations; epoch e is shuffled by (seed, e).
     shuffle : bool
-        Whether to shuffle; otherwise the prompts come in their own order.
+        Whether to shuffle; otherwise the prompts come in their original order.
+
+    Raises
+    ------
+    ValueError
+        If the dataset is empty.
 
     Examples
     --------
@@ -46,10 +51,16 @@ class PromptStream:
         return {"size": self.size, "epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on where another stream stood. Raises ValueError if that had another number of prompts."""
+        """Continue from where another stream left off.
+
+        Raises
+        ------
+        ValueError
+            If that stream had a different number of prompts.
+        """
         if state["size"] != self.size:
             raise ValueError(
-                f"the training data holds {self.size} prompts, and {state['size']} when the state was saved"
+                f"the training data holds {self.size} prompts, but held {state['size']} when the state was saved"
             )
         self._go_to(state["epoch"], state["position"])
 

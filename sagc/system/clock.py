@@ -1,4 +1,4 @@
-"""Clocks that are set back: files written before that are then younger than whatever is made next."""
+"""Handles clocks that were set back, after which older files appear newer than anything made next."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def end_future(folder: Path) -> int:
-    """Give every file below a folder that is from the future the time of now; how many there were.
+    """Give all files below a folder that are dated in the future the current time; returns how many there were.
 
-    Snakemake takes an output that is older than its inputs for a mistake and deletes it. All such files get the same
-    time, so that none becomes younger than another.
+    Snakemake takes an output older than its inputs for a mistake and deletes it. All such files get the same time, so
+    none becomes newer than another.
 
-    "Now" is the time of a file touched in the folder: its file system may go by another machine's clock.
+    "Now" is the time of a file touched in the folder, because its file system may use another machine's clock.
     """
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         return 0

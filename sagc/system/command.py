@@ -1,4 +1,4 @@
-"""Commands that turn a user's mistake and a full disk into one sentence and exit status 2."""
+"""Commands that report a user's mistake or a full disk in one sentence, with exit status 2."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Refusing(click.Command):
 
 
 class Command(_Refusing):
-    """One command, as a module's own `main`."""
+    """A single command, such as the `main` of a module."""
 
 
 class Commands(_Refusing, click.Group):
@@ -47,7 +47,7 @@ def _refusal(sentence: str) -> click.ClickException:
 
 
 def _full_disk(error: BaseException | None) -> str | None:
-    """The sentence for an error that a full disk caused; libraries wrap it, or keep only its text."""
+    """The sentence for an error caused by a full disk; libraries may wrap the error or keep only its text."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"

@@ -1,4 +1,4 @@
-"""What a process needs of its surroundings before it starts: file names in UTF-8, and a place for caches."""
+"""What a process needs from its environment before it starts: UTF-8 file names and a place for caches."""
 
 import atexit
 import os
@@ -7,20 +7,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Where libraries look first for a place below HOME: Hugging Face, matplotlib and vLLM, then vLLM, then DeepSpeed.
+# Variables that libraries try before HOME: Hugging Face, matplotlib and vLLM; vLLM; DeepSpeed (both TRITON ones).
 CACHES = {"XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config", "TRITON_HOME": "", "TRITON_CACHE_DIR": "triton"}
 
 
 def prepare() -> None:
-    """Make the process, and all that it starts, independent of the locale and of a home folder."""
+    """Make the process and its children independent of the locale and the home folder."""
     use_utf8()
     use_caches()
 
 
 def use_utf8() -> None:
-    """Start this program anew in Python's UTF-8 mode where file names could not be written otherwise.
+    """Restart this program in Python's UTF-8 mode if file names could not be written otherwise.
 
-    That is so with LC_ALL=C and PYTHONUTF8=0.
+    That is the case with LC_ALL=C and PYTHONUTF8=0.
     """
     if sys.getfilesystemencoding() != "utf-8":
         os.environ["PYTHONUTF8"] = "1"
@@ -30,9 +30,9 @@ def use_utf8() -> None:
 
 
 def use_caches() -> None:
-    """Give libraries a temporary place for what they keep below HOME, where nothing can be written there.
+    """If HOME is not writable, give libraries a temporary place for what they keep there.
 
-    Importing DeepSpeed, for instance, makes a folder. Models that are in the home folder's cache are still found.
+    Importing DeepSpeed, for instance, creates a folder. Models in the home folder's cache are still found.
     """
     home = Path(os.path.expanduser("~"))
     if (_is_writable(home) and _is_writable(home / ".cache")) or CACHES.keys() <= os.environ.keys():
@@ -48,7 +48,7 @@ def use_caches() -> None:
 
 
 def _is_writable(folder: Path) -> bool:
-    if not folder.is_absolute():  # ~ itself, where there is neither HOME nor an entry for the user
+    if not folder.is_absolute():  # still "~": there is neither HOME nor an entry for the user
         return False
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files and folders that are written whole, or not at all."""
+"""Writes files and folders whole or not at all."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file by a whole new one, or leave it as it was."""
+    """Replace a file completely, or leave it unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -23,7 +23,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def folder_atomically(path: Path) -> Iterator[Path]:
-    """A new folder to fill, renamed to `path` when all went well and removed otherwise."""
+    """A new folder to fill, renamed to `path` on success and removed otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")  # one name, so that a killed process leaves at most one behind
     shutil.rmtree(temporary, ignore_errors=True)

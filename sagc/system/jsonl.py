@@ -1,8 +1,8 @@
-"""JSON lines as users give them: one object per line, in the training data, a benchmark, or a log.
+"""Reads JSON lines from users: one object per line, in training data, a benchmark or a log.
 
-Lines end in LF, CRLF or CR; U+2028 and the other separators of Unicode are characters of their line. A byte-order mark
-at the start of the file is dropped, and blank lines are skipped, though they count. What Python would read and others
-could not is refused line by line, with its reason: NaN and infinities, numbers beyond a float, half a surrogate pair.
+Lines end in LF, CRLF or CR; U+2028 and other Unicode separators are part of the line. A byte-order mark at the start of
+the file is dropped, and blank lines are skipped but counted. What only Python could read is refused line by line, with
+a reason: NaN and infinities, numbers beyond a float, half a surrogate pair.
 """
 
 import codecs
@@ -15,19 +15,19 @@ from typing import Any
 
 from sagc.errors import UserError
 
-DEEPEST = 16  # levels of a row: what makes a table of it recurses, with many calls per level
-NESTING = {dict, list}
-HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+MAX_DEPTH = 16  # levels of nesting in a row; building a table recurses, with many calls per level
+NESTING_TYPES = {dict, list}
+HALF_SURROGATE_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_rows(path: Path, what: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """The objects of a JSON lines file, each after the place where it stands, for messages ("FILE, line N"), and N.
+    """The objects of a JSON lines file, each as (place for messages, "FILE, line N"; N; object).
 
     Raises
     ------
     UserError
-        For a file that is missing or empty (as `what`, a noun in the plural), and for a line that `parse_object`
-        refuses.
+        If the file is missing or empty, or `parse_object` refuses a line. The message calls the content `what`, a
+        plural noun.
     """
     for place, number, row in read_lines(path, what):
         if isinstance(row, str):
@@ -36,7 +36,13 @@ def read_rows(path: Path, what: str) -> Iterator[tuple[str, int, dict[str, Any]]
 
 
 def read_lines(path: Path, what: str) -> Iterator[tuple[str, int, dict[str, Any] | str]]:
-    """As `read_rows`, with the reason in the place of an object that `parse_object` refuses."""
+    """Like `read_rows`, but with the reason instead of the object for a line that `parse_object` refuses.
+
+    Raises
+    ------
+    UserError
+        If the file is missing or empty.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -53,13 +59,19 @@ def read_lines(path: Path, what: str) -> Iterator[tuple[str, int, dict[str, Any]
 
 
 def numbered_lines(content: bytes) -> list[tuple[int, bytes]]:
-    """The lines of a file that are not blank, each after its number, from 1."""
-    lines = content.removeprefix(codecs.BOM_UTF8).splitlines()  # bytes know no other separators than CR and LF
+    """The non-blank lines of a file, each with its number, from 1."""
+    lines = content.removeprefix(codecs.BOM_UTF8).splitlines()  # bytes are only split at CR and LF
     return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
 def parse_object(line: str | bytes) -> dict[str, Any]:
-    """The JSON object of a line. Raises ValueError, whose message says what is wrong with the line, as a clause."""
+    """The JSON object in a line.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or one that is refused; the message is a clause that says what is wrong.
+    """
     try:
         text = line if isinstance(line, str) else line.decode("utf-8")
         row = json.loads(text, parse_float=_finite, parse_constant=_no_number)
@@ -70,29 +82,29 @@ def parse_object(line: str | bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     except ValueError as error:
-        too_long = "Exceeds the limit" in str(error)  # Python's own, of the digits of an integer
+        too_long = "Exceeds the limit" in str(error)  # Python's own limit on the digits of an integer
         raise ValueError("an integer of more than 4300 digits, which could be a text" if too_long else error) from None
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     _check_depth(row)
-    if HALF_A_PAIR.search(text):
+    if HALF_SURROGATE_PAIR.search(text):
         _check_characters(row)
     return row
 
 
 def as_text(value: Any) -> str | None:
-    """A text or a number as text, a whole number without a point: 70.0 is "70". None for anything else."""
+    """Text or a number as text, with no decimal point for whole numbers: 70.0 is "70". None for anything else."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # also beyond what a float holds
+        return str(value)  # even beyond what a float can hold
     if not isinstance(value, float) or not math.isfinite(value):
         return None
-    # Beyond 1e16 the digits of a whole number would not be those of the file, 6.02e23, but those of its nearest float.
+    # Beyond 1e16 the digits would be those of the nearest float, not those in the file (6.02e23).
     return str(int(value)) if value.is_integer() and abs(value) < 1e16 else str(value)
 
 
-_TOO_DEEP = f"nested more than {DEEPEST} levels deep"
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 
 def _finite(text: str) -> float:
@@ -108,12 +120,12 @@ def _no_number(text: str) -> None:
 
 def _check_depth(row: dict[str, Any]) -> None:
     level: list[Any] = [row]
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_DEPTH + 1):
         level = [
             child
             for parent in level
             for child in (parent.values() if type(parent) is dict else parent)
-            if type(child) in NESTING  # of json.loads, no subclasses: a trace has thousands of numbers per line
+            if type(child) in NESTING_TYPES  # json.loads makes no subclasses, and a trace line has thousands of numbers
         ]
         if not level:
             return

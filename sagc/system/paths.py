@@ -1,7 +1,7 @@
-"""Paths that users write, in a config or after a command: the one place that expands and checks them.
+"""Expands and checks paths that users write, in a config or on the command line.
 
-`~` and `~user` at the beginning are home folders, as in a shell. A path without them stays the text that it is, because
-the hash of a run is of this text.
+A leading `~` or `~user` is a home folder, as in a shell. Any other path keeps its text unchanged, because the hash of a
+run includes it.
 """
 
 import contextlib
@@ -15,20 +15,26 @@ from typing import Annotated, Any
 import click
 from pydantic import AfterValidator, Field
 
-NAME_BYTES, PATH_BYTES = 255, 4000  # of a file name, and of a path with room for what comes below it
-PATTERN = re.compile(r"[*?\[\]{}]|::")  # what glob and fsspec take for more than characters
+NAME_BYTES, PATH_BYTES = 255, 4000  # limits for a file name, and for a path with room for files below it
+PATTERN = re.compile(r"[*?\[\]{}]|::")  # special to glob and fsspec
 
 
 def expand(text: str) -> str:
-    """The path with its home folder. Raises ValueError where there is none, and for what no file system takes."""
+    """The path with its home folder expanded.
+
+    Raises
+    ------
+    ValueError
+        If there is no such home folder, or no file system would accept the path.
+    """
     if any(not character.isprintable() and character.isascii() for character in text):
         raise ValueError("a path has no line breaks, tabs or other control characters")
     if text.startswith("~"):
         name = text.partition("/")[0]
-        unset = name == "~" and not os.environ.get("HOME", "/").startswith("/")  # an empty one is no folder
+        unset = name == "~" and not os.environ.get("HOME", "/").startswith("/")  # an empty HOME is not a folder
         text = text if unset else os.path.expanduser(text)
         if text.startswith("~"):
-            raise ValueError(f"{name} is no home folder here; write the folder out, or ./{name} where it is called so")
+            raise ValueError(f"{name} is no home folder here; write the folder out, or ./{name} if that is its name")
     parts = [len(part.encode(errors="surrogateescape")) for part in text.split("/")]
     if max(parts) > NAME_BYTES or sum(parts) + len(parts) > PATH_BYTES:
         raise ValueError(f"a name in a path has at most {NAME_BYTES} bytes, and a path {PATH_BYTES}")
@@ -38,20 +44,20 @@ def expand(text: str) -> str:
 def _a_folder_or_none(text: str) -> str:
     existing = next(path for path in (Path(text), *Path(text).absolute().parents) if _exists(path))
     if not existing.is_dir():
-        raise ValueError(f"{existing} is a file, and a folder is needed")
+        raise ValueError(f"{existing} is a file, but a folder is needed")
     return text
 
 
 def _a_file_or_none(text: str) -> str:
     if _exists(Path(text)) and Path(text).is_dir():
-        raise ValueError("this is a folder, and a file is needed")
+        raise ValueError("this is a folder, but a file is needed")
     return text
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except PermissionError:  # of a folder above
+    except PermissionError:  # on a parent folder
         return False
 
 
@@ -61,14 +67,14 @@ def _no_wildcards(text: str) -> str:
     return text
 
 
-ExpandedPath = Annotated[str, Field(min_length=1), AfterValidator(expand)]  # or a name on the Hub
-_Known = Annotated[ExpandedPath, AfterValidator(_no_wildcards)]  # to the DAG, as an input or an output
+ExpandedPath = Annotated[str, Field(min_length=1), AfterValidator(expand)]  # a path, or a name on the Hub
+_Known = Annotated[ExpandedPath, AfterValidator(_no_wildcards)]  # an input or output known to the DAG
 FilePath = Annotated[_Known, AfterValidator(_a_file_or_none)]
 FolderPath = Annotated[_Known, AfterValidator(_a_folder_or_none)]
 
 
 class PathArgument(click.Path):
-    """A path after a command, expanded as in a config: shells leave `--config=~/file` and quoted paths alone."""
+    """A path on the command line, expanded as in a config: shells do not expand `--config=~/file` or quoted paths."""
 
     def __init__(self, **options: Any):
         super().__init__(path_type=Path, **options)
@@ -83,9 +89,9 @@ class PathArgument(click.Path):
 
 @contextlib.contextmanager
 def without_patterns(path: Path) -> Iterator[Path]:
-    """A file or folder by a name that no library takes for a pattern: its own, or a link, which is gone afterwards.
+    """A name for a file or folder that no library takes for a pattern: its own name, or a temporary link.
 
-    vLLM looks for weights, DeepSpeed for checkpoints and OpenRLHF for prompts with glob, without escaping the name.
+    vLLM finds weights, DeepSpeed checkpoints and OpenRLHF prompts with glob, without escaping the name.
     """
     if not PATTERN.search(str(path.absolute())):
         yield path

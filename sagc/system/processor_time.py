@@ -1,7 +1,7 @@
-"""Processor time of a process and of all that it has started.
+"""Processor time of a process and all its descendants.
 
-Wall clock on a machine that other work shares says as much about that work as about the run; processor seconds are the
-run's own. They still depend on the machine, and a busy one makes them somewhat longer: caches and cores are shared.
+On a shared machine, wall-clock time depends on the other work as much as on the run; processor seconds are the run's
+own. They still depend on the machine, and a busy one makes them somewhat longer, because caches and cores are shared.
 """
 
 import contextlib
@@ -10,14 +10,18 @@ import psutil
 
 
 def processor_seconds(pid: int | None = None) -> float:
-    """Seconds that a process and its descendants have computed so far, all their threads together.
+    """Seconds that a process and its descendants have computed so far, over all threads.
 
-    Descendants that have ended count as soon as their parent has taken their exit status. `pid` is this process where
-    it is None. Raises psutil.NoSuchProcess where the process is gone.
+    Descendants that have ended count once their parent has collected their exit status. `pid` None means this process.
+
+    Raises
+    ------
+    psutil.NoSuchProcess
+        If the process is gone.
     """
     root = psutil.Process(pid)
-    total = sum(root.cpu_times()[:4])  # user, system, and both of the children that have ended
+    total = sum(root.cpu_times()[:4])  # user and system, of the process and of its ended children
     for process in root.children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
             total += sum(process.cpu_times()[:4])
     return total

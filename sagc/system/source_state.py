@@ -1,19 +1,19 @@
-"""Which state of the project's source a run was made with."""
+"""The state of the project's source code that a run was made with."""
 
 import subprocess
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parents[1]
+PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 
 
 def source_state() -> dict[str, Any]:
-    """The commit of the checkout that this package lies in, and whether the code of runs has changes in no commit.
+    """The commit of this package's checkout, and whether the code of runs has uncommitted changes.
 
-    Empty where the package is installed without its repository, or git is missing.
+    Empty if the package is installed without its repository, or git is missing.
     """
     commit = _git("rev-parse", "HEAD")
-    if not commit or _git("ls-files", "--error-unmatch", "__init__.py") is None:  # of some other repository around it
+    if not commit or _git("ls-files", "--error-unmatch", "__init__.py") is None:  # an unrelated repository around it
         return {}
     changes = _git("status", "--porcelain", "--", ".", "../openrlhf_patch")
     return {"commit": commit, "changed": bool(changes)}
@@ -21,7 +21,7 @@ def source_state() -> dict[str, Any]:
 
 def _git(*arguments: str) -> str | None:
     try:
-        ran = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, timeout=30)
+        ran = subprocess.run(["git", *arguments], cwd=PACKAGE_FOLDER, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
         return None
     return ran.stdout.strip() if ran.returncode == 0 else None

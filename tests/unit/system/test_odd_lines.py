@@ -13,7 +13,7 @@ from sagc.data.prompts import read_prompts
 from sagc.errors import UserError
 from sagc.evaluation import overlap
 from sagc.evaluation.problems import Source, read_problems
-from sagc.system.jsonl import DEEPEST, as_text, parse_object
+from sagc.system.jsonl import MAX_DEPTH, as_text, parse_object
 from sagc.tiny.tokenizer import build_tokenizer
 
 TRACE = Path(__file__).parents[1] / "replay" / "traces" / "tiny-qwen2-grpo" / "16" / "trace.jsonl"
@@ -120,7 +120,7 @@ MEANT = {
     "blank lines": lambda lines: b"\n \t\n" + b"\n\n".join(lines) + b"\n\n\r\n\n",
     "a line of 3 MB": lambda lines: b"\n".join([with_value(lines[0], f'"{"x" * 3_000_000}"'), *lines[1:]]) + b"\n",
     "the deepest line": lambda lines: (
-        b"\n".join([with_value(lines[0], "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1)), *lines[1:]]) + b"\n"
+        b"\n".join([with_value(lines[0], "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1)), *lines[1:]]) + b"\n"
     ),
 }
 
@@ -148,8 +148,8 @@ REFUSED = {
     "1e400": "1e400 is beyond the largest number, 1.8e308",
     "9" * 5000: "an integer of more than 4300 digits, which could be a text",
     "9" * 400 + ".5": "99999999999999999999... is beyond the largest number",
-    "[" * 100_000 + "]" * 100_000: f"nested more than {DEEPEST} levels deep",
-    "[" * 200 + "]" * 200: f"nested more than {DEEPEST} levels deep",
+    "[" * 100_000 + "]" * 100_000: f"nested more than {MAX_DEPTH} levels deep",
+    "[" * 200 + "]" * 200: f"nested more than {MAX_DEPTH} levels deep",
     r'"\ud800"': r"\ud800 is half of a surrogate pair, which is no character",
     r'{"\uDFFF": 1}': r"\udfff is half of a surrogate pair",
     b'"\xff"': "not UTF-8 text",

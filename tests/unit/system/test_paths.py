@@ -107,12 +107,12 @@ def test_braces_are_refused_where_the_dag_has_the_path(place, home, path):
 def test_a_file_in_the_place_of_a_folder_is_said(minimal, tmp_path, key, below):
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(UserError, match=f"{key} is '.*: {file} is a file, and a folder is needed"):
+    with pytest.raises(UserError, match=f"{key} is '.*: {file} is a file, but a folder is needed"):
         validate_grid({**minimal, **PLACES[key][0](f"{file}{below}")})
 
 
 def test_a_folder_in_the_place_of_a_file_is_said(minimal, tmp_path):
-    with pytest.raises(UserError, match=r"data\.path is .*: this is a folder, and a file is needed"):
+    with pytest.raises(UserError, match=r"data\.path is .*: this is a folder, but a file is needed"):
         validate_grid({**minimal, **PLACES["data.path"][0](str(tmp_path))})
 
 

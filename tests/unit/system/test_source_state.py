@@ -16,7 +16,7 @@ def checkout(tmp_path, monkeypatch):
     package = tmp_path / "sagc"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    monkeypatch.setattr(source_state, "HERE", package)
+    monkeypatch.setattr(source_state, "PACKAGE_FOLDER", package)
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
     git(tmp_path, *COMMITTER, "commit", "-q", "-m", "first")
