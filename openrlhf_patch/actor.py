@@ -12,7 +12,7 @@ from openrlhf.trainer.ray import ppo_actor  # noqa: E402
 from openrlhf.trainer.ray.launcher import ReferenceModelActor  # noqa: E402
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor  # noqa: E402
 
-from openrlhf_patch.clock import say  # noqa: E402
+from openrlhf_patch.job import say  # noqa: E402
 
 
 class PolicyActor(PolicyModelActor.__ray_metadata__.modified_class.__ray_actor_class__):

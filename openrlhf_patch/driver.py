@@ -11,8 +11,7 @@ from pathlib import Path
 import ray
 
 from openrlhf_patch import cpu
-from openrlhf_patch.clock import say
-from openrlhf_patch.job import Spec
+from openrlhf_patch.job import Spec, say
 from openrlhf_patch.liveness import EngineWatch
 from openrlhf_patch.processes import die_with_parent
 from sagc.config.sections import OpenRLHFProfile

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from openrlhf_patch import cpu, preflight
 from openrlhf_patch.checkpoints import restore
-from openrlhf_patch.clock import command_time
 from openrlhf_patch.flags import build_flags
-from openrlhf_patch.job import Spec
+from openrlhf_patch.job import Spec, command_time
 from openrlhf_patch.processes import run_to_end, wait_for_supervisor
 from sagc.config.batches import check_prompts
 from sagc.config.run import RunConfig
