@@ -8,8 +8,8 @@ import asyncio
 from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 
 from openrlhf_patch import cpu
+from openrlhf_patch.groups import EQUAL, INFORMATIVE
 from openrlhf_patch.job import say
-from openrlhf_patch.prompts import EQUAL, INFORMATIVE
 
 LOOK_S = 1.0  # seconds between looks at the engine
 

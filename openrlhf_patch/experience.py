@@ -6,7 +6,7 @@ import torch
 from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 
-from openrlhf_patch.advantages import group_factors
+from openrlhf_patch.groups import group_factors
 
 
 class GroupExperienceMaker(RemoteExperienceMaker):

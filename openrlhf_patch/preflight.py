@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from openrlhf_patch.flags import check_flags
-from openrlhf_patch.prompts import prompt_texts
+from openrlhf_patch.groups import prompt_texts
 from sagc.config.run import RunConfig
 from sagc.config.sections import OpenRLHFProfile
 from sagc.doctor.machine import gpu_count, missing_packages

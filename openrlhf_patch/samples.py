@@ -16,7 +16,7 @@ from openrlhf.trainer.ppo_utils.experience import Experience
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
-from openrlhf_patch.prompts import PromptSource, RolloutPrompts
+from openrlhf_patch.groups import PromptSource, RolloutPrompts
 from sagc.config.sections import TrainingConfig
 from sagc.controllers.protocol import GroupSizeController
 from sagc.run.rollout import Rollout

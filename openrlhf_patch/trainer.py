@@ -32,8 +32,8 @@ from openrlhf.trainer.ppo_utils.experience import Experience  # noqa: E402
 from openrlhf_patch.checkpoints import FOLDER, STEP, make_room  # noqa: E402
 from openrlhf_patch.experience import GroupExperienceMaker, fill_up  # noqa: E402
 from openrlhf_patch.flags import micro_batch_size  # noqa: E402
+from openrlhf_patch.groups import PromptSource, prompt_texts  # noqa: E402
 from openrlhf_patch.job import Spec, say  # noqa: E402
-from openrlhf_patch.prompts import PromptSource, prompt_texts  # noqa: E402
 from openrlhf_patch.samples import GroupSamplesGenerator  # noqa: E402
 from sagc.config.run import RunConfig  # noqa: E402
 from sagc.controllers.protocol import GroupSizeController  # noqa: E402

@@ -1,4 +1,4 @@
-"""The prompts of a run, those of one rollout, and the groups of responses that they get."""
+"""Groups without OpenRLHF: the prompts of a run and of a rollout, the responses that they get, and their advantages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from sagc.data.stream import PromptStream
 from sagc.run.rollout import Rollout
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedTokenizerBase
 
 # Scores of a group's responses. OpenRLHF's dynamic filtering keeps groups whose mean score is between 0 and 1.
 INFORMATIVE, EQUAL = 0.5, 0.0
+EPSILON, UPSTREAM_EPSILON = 1e-4, 1e-9  # beside the deviation that advantages are divided by
 
 
 def prompt_texts(tokenizer: PreTrainedTokenizerBase, prompts: list[str | list[dict]]) -> list[str]:
@@ -110,3 +112,14 @@ class RolloutPrompts:
         rollout.truncated = sum(group.truncated for group in groups)
         rollout.filtered = sum(not group.informative for group in groups) if filtering else 0
         rollout.kept = len(groups) - rollout.filtered
+
+
+def group_factors(rewards: torch.Tensor) -> torch.Tensor:
+    """What upstream's advantages are multiplied by, per response: (groups, G) for rewards of that shape.
+
+    The advantages of OpenRLHF's group_norm are then those of the vanilla stack.
+    """
+    deviation = rewards.std(dim=1, keepdim=True)
+    factors = (deviation + UPSTREAM_EPSILON) / (deviation + EPSILON)
+    equal = (rewards == rewards[:, :1]).all(dim=1, keepdim=True)
+    return factors.masked_fill(equal, 0.0).expand_as(rewards)

@@ -1,12 +1,11 @@
-"""openrlhf_patch.prompts and advantages: how groups are drawn, replaced and recorded; what equal rewards are worth."""
+"""openrlhf_patch.groups: how groups are drawn, replaced and recorded; what equal rewards are worth."""
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from openrlhf_patch.advantages import group_factors
-from openrlhf_patch.prompts import EQUAL, INFORMATIVE, PromptSource, RolloutPrompts, prompt_texts
+from openrlhf_patch.groups import EQUAL, INFORMATIVE, PromptSource, RolloutPrompts, group_factors, prompt_texts
 from sagc.data.stream import PromptStream
 from sagc.run.rollout import Rollout
 from sagc.tiny.tokenizer import build_tokenizer
