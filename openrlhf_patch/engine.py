@@ -23,9 +23,7 @@ class RolloutActor(RolloutRayActor.__ray_metadata__.modified_class.__ray_actor_c
 
     async def __init__(self, *arguments, **options):
         if cpu.wanted():
-            from openrlhf_patch.cpu.engine import engine_arguments
-
-            options = engine_arguments(options)
+            options = cpu.engine_arguments(options)
         await super().__init__(*arguments, **options)
         say("vLLM is up")
 

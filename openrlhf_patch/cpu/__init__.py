@@ -8,7 +8,10 @@ openrlhf_patch/README.md lists every name that is patched.
 
 import os
 
+from sagc.system import vllm_environment
+
 ENVIRONMENT = "SAGC_OPENRLHF_CPU"  # set by openrlhf_patch/launch.py, inherited by all processes
+EXTENSION = "openrlhf_patch.cpu.worker.CpuWorker"  # of vLLM's worker
 
 
 def wanted() -> bool:
@@ -24,3 +27,9 @@ def install() -> None:
     from openrlhf_patch.cpu import patches
 
     patches.apply()
+
+
+def engine_arguments(arguments: dict) -> dict:
+    """Arguments of OpenRLHF's RolloutRayActor, for a CPU."""
+    os.environ.update(vllm_environment.UNCOMPILED)  # inherited by the engine's process, which vLLM starts
+    return {**arguments, "worker_extension_cls": EXTENSION}

@@ -19,7 +19,6 @@ import openrlhf.trainer.ray.vllm_engine as vllm_engine  # noqa: E402
 import ray  # noqa: E402
 
 from openrlhf_patch import driver  # noqa: E402
-from openrlhf_patch.cpu.engine import engine_arguments  # noqa: E402
 from openrlhf_patch.job import Spec  # noqa: E402
 from openrlhf_patch.processes import die_with_parent  # noqa: E402
 from openrlhf_patch.trainer import GroupTrainer, Job  # noqa: E402
@@ -55,7 +54,7 @@ class StockPolicy(_stock(ppo_actor.PolicyModelActor)):
 
 class StockEngine(_stock(vllm_engine.RolloutRayActor)):
     async def __init__(self, *arguments, **options):
-        await super().__init__(*arguments, **engine_arguments(options))
+        await super().__init__(*arguments, **cpu.engine_arguments(options))
 
 
 def train_stock(run: RunConfig, spec: Spec) -> None:
