@@ -39,8 +39,8 @@ STAND_IN = ("unpad_input",)  # its module is imported with a stand-in, it is not
 
 
 def test_every_replaced_name_is_replaced_where_upstream_looks_it_up():
-    replaced = [n for n in names.UPSTREAM if n.cpu and n.name not in (*SUBCLASSED, *STAND_IN)]
-    wanted = [f"{upstream.module}:{upstream.name}" for upstream in replaced]
+    replaced = [n for n in names.rows() if n.cpu and n.name not in (*SUBCLASSED, *STAND_IN)]
+    wanted = [f"{row.module}:{row.name}" for row in replaced]
     environment = os.environ | {cpu.ENVIRONMENT: "1"}
     ran = subprocess.run(
         [sys.executable, "-c", PATCHED, *wanted], env=environment, capture_output=True, text=True, check=True
