@@ -89,7 +89,10 @@ def test_a_row_without_an_answer_is_an_error(source, tmp_path, answer):
         ({"prompt": [], "answer": "1"}, "needs a prompt"),
         ({"prompt": ["hello"], "answer": "1"}, "needs a prompt"),
         ({"prompt": [{"role": "user", "content": None}], "answer": "1"}, "needs a prompt"),
-        ({"prompt": [{"role": "user", "content": "q"}], "answer": "1"}, "prompts must be all text or all messages, but here they begin to mix"),
+        (
+            {"prompt": [{"role": "user", "content": "q"}], "answer": "1"},
+            "prompts must be all text or all messages, but here they begin to mix",
+        ),
         ("{", "not a JSON object"),
         ("[]", "not a JSON object"),
     ],
