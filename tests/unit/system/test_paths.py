@@ -81,7 +81,7 @@ def test_a_run_has_the_hash_that_it_had(minimal):
         ("", "at least 1 character"),
         ("a\nb", "a path has no line breaks, tabs or other control characters"),
         ("a\0b", "a path has no line breaks"),
-        ("~no-such-user/x", "~no-such-user is no home folder here; write the folder out, or ./~no-such-user where"),
+        ("~no-such-user/x", "~no-such-user is no home folder here; write the folder out, or ./~no-such-user if"),
         ("a/" + "ü" * 128, "a name in a path has at most 255 bytes, and a path 4000"),
         ("a/" * 2001, "a name in a path has at most 255 bytes, and a path 4000"),
     ],

@@ -50,7 +50,7 @@ def test_a_repository_around_an_installed_package_is_not_its_own(checkout, monke
     installed = checkout / "site-packages" / "sagc"
     installed.mkdir(parents=True)
     (installed / "__init__.py").write_text("")
-    monkeypatch.setattr(source_state, "HERE", installed)
+    monkeypatch.setattr(source_state, "PACKAGE_FOLDER", installed)
     assert source_state.source_state() == {} and as_text({}) == "not known"
 
 
@@ -58,6 +58,6 @@ def test_without_a_repository_or_git_nothing_is_known(checkout, monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert source_state.source_state() == {}
     monkeypatch.undo()
-    monkeypatch.setattr(source_state, "HERE", checkout.parent)
+    monkeypatch.setattr(source_state, "PACKAGE_FOLDER", checkout.parent)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(checkout.parent.parent))
     assert source_state.source_state() == {}
