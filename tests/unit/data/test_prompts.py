@@ -47,5 +47,5 @@ def test_other_or_no_data_is_refused():
         PromptStream(0, seed=0)
     saved = PromptStream(5, seed=0)
     saved.take(4)
-    with pytest.raises(ValueError, match="holds 3 prompts, and 5 when the state was saved"):
+    with pytest.raises(ValueError, match="holds 3 prompts, but held 5 when the state was saved"):
         PromptStream(3, seed=0).load_state_dict(saved.state_dict())
