@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import textalloc
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
-from matplotlib.path import Path as MatplotlibPath
-from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox
 
 from analysis.figures.style import (
     FAINT,
+    GREY,
     NARROW,
     WIDE,
-    Sheet,
     arm_handles,
     arm_label,
     arm_style,
+    new_figure,
     running_mean,
     share_axis,
     thin,
@@ -51,8 +49,8 @@ def reward_data(runs: list[RunResults]) -> pd.DataFrame:
 
 def draw_reward(data: pd.DataFrame) -> Figure:
     """A line per run, with the arm's marker at its end."""
-    sheet = Sheet(WIDE, 2.2, legend=arm_handles(data["group"].unique()), titled=False)
-    axes = sheet.panel()
+    figure, _ = new_figure(WIDE, 2.7, legend=arm_handles(data["group"].unique()))
+    axes = figure.add_subplot()
     unit, seconds = time_unit(data["elapsed_s"].max())
     width = 1.4 if data.groupby("group")["seed"].nunique().max() == 1 else 0.9
     for (group, _), rows in data.groupby(["group", "seed"], sort=False):
@@ -63,8 +61,8 @@ def draw_reward(data: pd.DataFrame) -> Figure:
             **{"marker": style.marker, "markevery": [-1]},
         )
     axes.set_xlim(left=0)
-    sheet.label(axes, x=f"training time ({unit})", y="training reward")
-    return sheet.figure
+    axes.set(xlabel=f"training time ({unit})", ylabel="training reward")
+    return figure
 
 
 # Accuracy ------------------------------------------------------------------------------------------------------------
@@ -89,8 +87,8 @@ def accuracy_data(runs: list[RunResults]) -> pd.DataFrame:
 
 def draw_accuracy(data: pd.DataFrame) -> Figure:
     """A line per arm, with a marker and its standard error at every model."""
-    sheet = Sheet(WIDE, 2.2, legend=arm_handles(data["group"].unique()), titled=False)
-    axes = sheet.panel()
+    figure, _ = new_figure(WIDE, 2.7, legend=arm_handles(data["group"].unique()))
+    axes = figure.add_subplot()
     unit, seconds = time_unit(data["elapsed_s"].max())
     for group, rows in data.groupby("group", sort=False):
         style = arm_style(group)
@@ -100,8 +98,8 @@ def draw_accuracy(data: pd.DataFrame) -> Figure:
             **{"markersize": 4, "elinewidth": 0.7},
         )
     axes.set_xlim(left=0)
-    sheet.label(axes, x=f"training time ({unit})", y=f"accuracy on {data['benchmark'].iloc[0]}")
-    return sheet.figure
+    axes.set(xlabel=f"training time ({unit})", ylabel=f"accuracy on {data['benchmark'].iloc[0]}")
+    return figure
 
 
 # Pareto front --------------------------------------------------------------------------------------------------------
@@ -137,8 +135,8 @@ def _known(table: pd.DataFrame) -> pd.Series:
 def draw_pareto(data: pd.DataFrame) -> Figure:
     """A point with its name per arm, and the front as a step line: the best that can be had for so much time."""
     data = data[_known(data)]
-    sheet = Sheet(NARROW, 2.2, titled=False)
-    axes = sheet.panel()
+    figure, _ = new_figure(NARROW, 2.7)
+    axes = figure.add_subplot()
     unit, seconds = time_unit(3600 * data["hours"].max())
     times, errors = data["hours"] * 3600 / seconds, data["hours_se"].fillna(0) * 3600 / seconds
     bars = []  # an arm with one seed has none
@@ -146,7 +144,7 @@ def draw_pareto(data: pd.DataFrame) -> Figure:
         *(data["group"], times, data["accuracy"], errors, data["accuracy_se"].fillna(0)), strict=True
     ):
         style = arm_style(group)
-        bars += [MatplotlibPath([(x - dx, y), (x + dx, y)]), MatplotlibPath([(x, y - dy), (x, y + dy)])]
+        bars += [([x - dx, x + dx], [y, y]), ([x, x], [y - dy, y + dy])]
         axes.errorbar(
             *(x, y, dy or None, dx or None),
             **{"color": style.color, "marker": style.marker, "markersize": 6, "elinewidth": 0.8, "capsize": 2},
@@ -158,57 +156,29 @@ def draw_pareto(data: pd.DataFrame) -> Figure:
     front = _draw_front(axes, times[on_front].to_numpy(), data["accuracy"][on_front].to_numpy())
     measure = data["measure"].iloc[0]
     y = f"{measure} at the end" if measure == REWARD else f"accuracy on {measure}"
-    sheet.label(axes, x=f"training time ({unit})", y=y)
+    axes.set(xlabel=f"training time ({unit})", ylabel=y)
     _name_points(axes, times, data["accuracy"], data["group"], [front, *bars])
-    return sheet.figure
+    return figure
 
 
-def _draw_front(axes: Axes, times: np.ndarray, accuracy: np.ndarray) -> MatplotlibPath:
+def _draw_front(axes: Axes, times: np.ndarray, accuracy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Draw the step line, and return where it runs: up at each arm of the front, and on to the right."""
     order = np.argsort(times, kind="stable")
     x = np.repeat([*times[order], axes.get_xlim()[1]], 2)[1:-1]
     y = np.repeat(accuracy[order], 2)
     axes.plot(x, y, color=FAINT, linewidth=1.2, zorder=0)
-    return MatplotlibPath(np.column_stack([x, y]))
+    return x, y
 
 
-def _name_points(axes: Axes, x: pd.Series, y: pd.Series, groups: pd.Series, lines: list[MatplotlibPath]) -> None:
-    """Write each arm's name beside its point, where it covers no other point or name, and no line."""
-    renderer = FigureCanvasAgg(axes.figure).get_renderer()
-    centres = axes.transData.transform(np.column_stack([x, y]))
-    half = 5 * axes.figure.dpi / 72
-    taken = [Bbox([centre - half, centre + half]) for centre in centres]
-    lines = [line.transformed(axes.transData) for line in lines]
-    frame = axes.get_window_extent(renderer)
-    for at_x, at_y, group in zip(x, y, groups, strict=True):
-        name = axes.annotate(arm_label(group), (at_x, at_y), (0, 0), textcoords="offset points")
-        extent, side = min(_places(name, renderer), key=lambda place: _cost(place[0], taken, lines, frame))
-        _move(name, *side)
-        taken.append(extent)
-
-
-def _places(name: Annotation, renderer: RendererAgg) -> list[tuple[Bbox, tuple[float, float, str, str]]]:
-    """Where a name may stand, best first: its extent in pixels, and offsets in points with the alignments."""
-    sides = [(7, 0, "left", "center"), (-7, 0, "right", "center"), (0, 7, "center", "bottom"), (0, -7, "center", "top")]
-    sides += [(x, y, "left" if x > 0 else "right", "bottom" if y > 0 else "top") for x in (5, -5) for y in (5, -5)]
-    sides += [(x, y, "center", "bottom" if y > 0 else "top") for x, y in ((0, 18), (0, -18))]
-    places = []
-    for side in sides:
-        _move(name, *side)
-        places.append((name.get_window_extent(renderer), side))
-    return places
-
-
-def _move(name: Annotation, x: float, y: float, horizontal: str, vertical: str) -> None:
-    name.set_position((x, y))
-    name.set(horizontalalignment=horizontal, verticalalignment=vertical)
-
-
-def _cost(extent: Bbox, taken: list[Bbox], lines: list[MatplotlibPath], frame: Bbox) -> int:
-    """How much a name would cover: points and names count most; outside the axes counts, too."""
-    outside = not (frame.x0 <= extent.x0 and extent.x1 <= frame.x1 and frame.y0 <= extent.y0 and extent.y1 <= frame.y1)
-    crossed = sum(line.intersects_bbox(extent, filled=False) for line in lines)
-    return 2 * extent.count_overlaps(taken) + 2 * outside + crossed
+def _name_points(axes: Axes, x: pd.Series, y: pd.Series, groups: pd.Series, lines: list[tuple]) -> None:
+    """Write each arm's name near its point, where it covers no point, name or line; a thin line joins a distant one."""
+    x, y = x.to_numpy(), y.to_numpy()
+    textalloc.allocate(
+        *(axes, x, y, [arm_label(group) for group in groups], None, x, y),
+        **{"x_lines": [np.asarray(line[0]) for line in lines], "y_lines": [np.asarray(line[1]) for line in lines]},
+        **{"textsize": 8, "margin": 0.015, "min_distance": 0.03, "max_distance": 0.25, "linecolor": GREY},
+        **{"linewidth": 0.4, "priority_strategy": "largest"},
+    )
 
 
 # Idle fraction -------------------------------------------------------------------------------------------------------
@@ -230,8 +200,8 @@ def idle_data(runs: list[RunResults]) -> pd.DataFrame:
 
 def draw_idle(data: pd.DataFrame) -> Figure:
     """The empirical distribution function of every arm, its median marked."""
-    sheet = Sheet(NARROW, 2.2, legend=arm_handles(data["group"].unique()), abreast=3, titled=False)
-    axes = sheet.panel()
+    figure, _ = new_figure(NARROW, 2.7, legend=arm_handles(data["group"].unique()), abreast=3)
+    axes = figure.add_subplot()
     for group, rows in data.groupby("group", sort=False):
         style, line = arm_style(group), thin(rows)
         x, y = [rows["idle_fraction"].iloc[0], *line["idle_fraction"]], [0, *line["share"]]
@@ -241,5 +211,5 @@ def draw_idle(data: pd.DataFrame) -> Figure:
             **{"marker": style.marker, "markevery": [int(np.searchsorted(y, 0.5))]},
         )
     share_axis(axes)
-    sheet.label(axes, x="idle fraction of a step", y="share of steps at or below")
-    return sheet.figure
+    axes.set(xlabel="idle fraction of a step", ylabel="share of steps at or below")
+    return figure

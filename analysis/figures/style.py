@@ -13,7 +13,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,6 +24,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator
@@ -49,7 +50,6 @@ STYLE = {
     "legend.handlelength": 2.4,
     "legend.columnspacing": 1.4,
     "legend.borderpad": 0,
-    "legend.borderaxespad": 0,
     "legend.labelspacing": 0.35,
     "text.parse_math": False,  # a name may hold any character
     "svg.fonttype": "path",
@@ -117,74 +117,38 @@ def arm_handles(groups: Iterable[str], line: bool = True) -> list[Artist]:
     return handles
 
 
-# Axes and lines ------------------------------------------------------------------------------------------------------
+# Figures, axes and lines ---------------------------------------------------------------------------------------------
+
+LEGEND_LINE = 0.19  # inches
 
 
-class Sheet:
-    """A figure of panels of one size, placed in inches, below a legend.
-
-    Places are given and not found by a layout engine: that takes most of the time of drawing small multiples.
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, legend: Sequence[Artist] = (), abreast: int = 6
+) -> tuple[Figure, GridSpec]:
+    """An empty figure with matplotlib's constrained layout, and the grid that its panels go into.
 
     Parameters
     ----------
     width, height : float
-        Of the figure and of one panel.
-    rows, columns, bands : int
-        Panels below each other, abreast, and how many such blocks there are, each with room for a title and a step
-        axis of its own.
-    gaps : (float, float)
-        Between columns and between rows.
-    legend : list of artists
-        Stands above the panels, at most `abreast` of them to a line.
-    titled : bool
-        Whether the panels at the top of a band have titles.
-    left : float
-        Room for the labels of the y axis.
+        Of the figure, and of one row of panels with its labels, in inches.
+    rows, columns : int
+        Of the grid.
+    legend : sequence of artists
+        Stands above the panels, with at most `abreast` entries to a line.
     """
+    lines = math.ceil(len(legend) / abreast)
+    figure = Figure(figsize=(width, rows * height + lines * LEGEND_LINE), layout="constrained")
+    if lines:
+        figure.legend(handles=legend, loc="outside upper center", ncols=math.ceil(len(legend) / lines))
+    return figure, figure.add_gridspec(rows, columns)
 
-    RIGHT, TOP, BOTTOM, TITLE, LINE = 0.12, 0.07, 0.4, 0.2, 0.17
 
-    def __init__(
-        self, width, height, rows=1, columns=1, bands=1, gaps=(0.15, 0.12), legend=(), abreast=6, titled=True, left=0.64
-    ):
-        self.height, self.gaps, self.left = height, gaps, left
-        self.band_top = self.TITLE if titled else 0.06
-        self.width = (width - left - self.RIGHT - (columns - 1) * gaps[0]) / columns
-        lines = math.ceil(len(legend) / abreast)
-        self.band = self.band_top + rows * height + (rows - 1) * gaps[1] + self.BOTTOM
-        self.head = self.TOP + lines * self.LINE
-        # No layout engine: with one, saving draws everything twice.
-        self.figure = Figure(figsize=(width, self.head + bands * self.band), layout=None)
-        if lines:
-            where = (0.5, 1 - self.TOP / self.figure.get_figheight())
-            self.figure.legend(
-                handles=legend, loc="upper center", bbox_to_anchor=where, ncols=math.ceil(len(legend) / lines)
-            )
-
-    def panel(self, row: int = 0, column: int = 0, band: int = 0) -> Axes:
-        """New axes at a place, counted from the top left."""
-        width, height = self.figure.get_size_inches()
-        left = self.left + column * (self.width + self.gaps[0])
-        top = self.head + band * self.band + self.band_top + row * (self.height + self.gaps[1])
-        place = (left / width, 1 - (top + self.height) / height, self.width / width, self.height / height)
-        return self.figure.add_axes(place)
-
-    def label(self, axes: Axes, x: str = "", y: str = "", title: str = "", bold: bool = False) -> None:
-        """Name the axes of a panel, at the same distance everywhere."""
-        axes.set_xlabel(x)
-        axes.xaxis.set_label_coords(0.5, -0.23 / self.height)
-        axes.set_ylabel(y)
-        lines = 1 + y.count("\n")
-        axes.yaxis.set_label_coords((0.05 + 0.13 * lines - self.left) / self.width, 0.5)
-        if title:
-            axes.set_title(title, y=1 + 0.04 / self.height, pad=0, fontweight="bold" if bold else "normal")
-
-    def step_axis(self, axes: Axes, last: int, labelled: bool = True) -> None:
-        """Whole steps, up to the last one, on the x axis."""
-        axes.set_xlim(0, last * 1.02)
-        locator = MaxNLocator(nbins=max(2, int(self.width / 0.36)), steps=[1, 2, 5, 10], integer=True)
-        axes.xaxis.set_major_locator(FixedLocator([at for at in locator.tick_values(0, last) if 0 <= at <= last]))
-        axes.tick_params(axis="x", labelbottom=labelled)
+def step_axis(axes: Axes, last: int, labelled: bool = True) -> None:
+    """Put whole steps, up to the last one, on the x axis, and name it if its ticks are labelled."""
+    axes.set_xlim(0, last * 1.02)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True))
+    axes.tick_params(axis="x", labelbottom=labelled)
+    axes.set_xlabel("step" if labelled else "")
 
 
 def share_axis(axes: Axes) -> None:
@@ -234,6 +198,8 @@ def save_figure(figure: Figure, data: pd.DataFrame, folder: Path, name: str, tit
     """
     svg, png, csv = (folder / f"{name}{ending}" for ending in (".svg", ".png", ".csv"))
     write_atomically(csv, data.to_csv(index=False))
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")  # once laid out, it keeps its layout for both files
     drawn = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": name}):
         figure.savefig(drawn, format="svg", metadata={"Date": None})

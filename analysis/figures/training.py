@@ -20,13 +20,14 @@ from analysis.figures.style import (
     GREY,
     NARROW,
     WIDE,
-    Sheet,
     arm_handles,
     arm_label,
     arm_style,
     draw_line,
+    new_figure,
     running_mean,
     share_axis,
+    step_axis,
     thin,
 )
 from analysis.results.runs import RunResults
@@ -85,33 +86,39 @@ def draw_control(data: pd.DataFrame) -> Figure:
         Line2D([], [], color=GREY, linewidth=1.6, label="mean over 10 steps"),
         Line2D([], [], color="black", linestyle="dashed", linewidth=0.9, label="target δ"),
     ]
-    sheet = Sheet(
-        *(NARROW if columns == 1 else WIDE, 0.9),
-        **{"rows": 3, "columns": columns, "bands": math.ceil(len(runs) / columns), "gaps": (0.6, 0.14)},
-        **{"legend": legend, "abreast": 3 if columns > 1 else 2},
-    )
+    width, abreast = (WIDE, 3) if columns > 1 else (NARROW, 2)
+    figure, grid = new_figure(width, 1.2, 3 * math.ceil(len(runs) / columns), columns, legend, abreast)
     sizes = sorted(data.loc[data["quantity"] == "group_size", "value"].unique())
     for place, ((group, seed), rows) in enumerate(runs):
         band, column = divmod(place, columns)
-        top, middle, bottom = (sheet.panel(row, column, band) for row in range(3))
+        panels = [figure.add_subplot(grid[3 * band + row, column]) for row in range(3)]
         of = {name: part.set_index("step")["value"] for name, part in rows.groupby("quantity", sort=False)}
-        color, dual = arm_style(group).color, next(name for name in DUAL if name in of)
-        _draw_sizes(top, of["group_size"], sizes, color)
-        draw_line(middle, of[dual], color=color)
-        draw_line(bottom, of["straggler_rate"], color=FAINT, linewidth=0.6)
-        draw_line(bottom, of["straggler_rate_mean"], color=color, linewidth=1.6)
-        share_axis(bottom)
-        if dual == "budget":
-            _draw_target(middle, of["delta"])
-        else:
-            middle.set_ylim(0, 1.05 * max(of[dual].max(), 0.1))
-        _draw_target(bottom, of["delta"])
-        sheet.label(top, y="" if column else "group size G", title=f"{group}, seed {seed}", bold=True)
-        sheet.label(middle, y=DUAL[dual])
-        sheet.label(bottom, y="" if column else "straggler rate", x="step")
-        for axes in (top, middle, bottom):
-            sheet.step_axis(axes, data["step"].max(), labelled=axes is bottom)
-    return sheet.figure
+        _draw_run(panels, of, sizes, arm_style(group).color)
+        panels[0].set_title(f"{group}, seed {seed}", fontweight="bold")
+        if column == 0:
+            panels[0].set_ylabel("group size G")
+            panels[2].set_ylabel("straggler rate")
+        for axes in panels:
+            step_axis(axes, data["step"].max(), labelled=axes is panels[2])
+    figure.align_ylabels()
+    return figure
+
+
+def _draw_run(panels: list[Axes], of: dict[str, pd.Series], sizes: list[float], color: str) -> None:
+    """One run: its group sizes, its dual variable or budget, and its straggler rate, from top to bottom."""
+    top, middle, bottom = panels
+    dual = next(name for name in DUAL if name in of)
+    _draw_sizes(top, of["group_size"], sizes, color)
+    draw_line(middle, of[dual], color=color)
+    middle.set_ylabel(DUAL[dual])
+    if dual == "budget":
+        _draw_target(middle, of["delta"])
+    else:
+        middle.set_ylim(0, 1.05 * max(of[dual].max(), 0.1))
+    draw_line(bottom, of["straggler_rate"], color=FAINT, linewidth=0.6)
+    draw_line(bottom, of["straggler_rate_mean"], color=color, linewidth=1.6)
+    share_axis(bottom)
+    _draw_target(bottom, of["delta"])
 
 
 def _draw_sizes(axes: Axes, played: pd.Series, sizes: list[float], color: str) -> None:
@@ -121,19 +128,9 @@ def _draw_sizes(axes: Axes, played: pd.Series, sizes: list[float], color: str) -
     axes.plot(changes.index, changes.to_numpy(), **style)
     axes.set_yscale("log", base=2)
     axes.set_ylim(sizes[0] / 1.25, sizes[-1] * 1.25)
-    axes.yaxis.set_major_locator(FixedLocator(_apart(sizes)))
+    axes.yaxis.set_major_locator(FixedLocator(sizes, nbins=4))
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.yaxis.set_minor_locator(NullLocator())
-
-
-def _apart(sizes: list[float]) -> list[float]:
-    """The sizes whose labels have room on the axis; the largest first."""
-    least = 0.14 / 0.9 * math.log2(sizes[-1] / sizes[0] * 1.25**2)  # heights of a label and the panel, in inches
-    kept = sizes[-1:]
-    for size in reversed(sizes[:-1]):
-        if math.log2(kept[-1] / size) >= least:
-            kept.append(size)
-    return kept
 
 
 def _draw_target(axes: Axes, delta: pd.Series) -> None:
@@ -171,27 +168,26 @@ def draw_risk(data: pd.DataFrame) -> Figure:
         row = panels[-1][0] + 1
     legend = [Line2D([], [], color=arm_style(g).color, linewidth=1.6, label=f"belief of {g}") for g in _groups(data)]
     legend.append(Line2D([], [], color=GREY, linewidth=0.8, label="realised, mean over 10 steps"))
-    sheet = Sheet(
-        *(WIDE if columns > 2 else NARROW, 0.95),
-        **{"rows": row, "columns": columns, "gaps": (0.25, 0.3)},
-        **{"legend": legend, "abreast": 3 if columns > 2 else 1, "left": 0.72},
-    )
+    width, abreast = (WIDE, 3) if columns > 2 else (NARROW, 1)
+    figure, grid = new_figure(width, 1.4, row, columns, legend, abreast)
     lowest = {column: row for row, column, *_ in sorted(panels, key=lambda panel: panel[:2])}
     for row, column, first, rows in panels:
-        _draw_belief(sheet, sheet.panel(row, column), rows, first, data["step"].max(), row == lowest[column])
-    return sheet.figure
+        axes = figure.add_subplot(grid[row, column])
+        _draw_belief(axes, rows, first)
+        step_axis(axes, data["step"].max(), labelled=row == lowest[column])
+    return figure
 
 
-def _draw_belief(sheet: Sheet, axes: Axes, rows: pd.DataFrame, first: bool, last: int, lowest: bool) -> None:
-    """One size of one run: the axes of the run's first panel say which run, the lowest of a column the steps."""
+def _draw_belief(axes: Axes, rows: pd.DataFrame, first: bool) -> None:
+    """One size of one run; the y axis of the run's first panel says which run."""
     group, seed, size = rows[["group", "seed", "size"]].iloc[0]
     draw_line(axes, rows["realised"], color=GREY, linewidth=0.8)
     draw_line(axes, rows["believed"], color=arm_style(group).color, linewidth=1.6)
     share_axis(axes)
     axes.tick_params(axis="y", labelleft=first)
-    sheet.step_axis(axes, last, labelled=lowest)
-    name = f"{group}, seed {seed}\nstraggler risk" if first else ""
-    sheet.label(axes, x="step" if lowest else "", y=name, title=f"G = {size}")
+    axes.set_title(f"G = {size}")
+    if first:
+        axes.set_ylabel(f"{group}, seed {seed}\nstraggler risk")
 
 
 def _groups(data: pd.DataFrame) -> list[str]:
@@ -224,22 +220,18 @@ def draw_lengths(data: pd.DataFrame) -> Figure:
         Patch(color=GREY, alpha=0.5, linewidth=0, label="25 to 75 %"),
         Line2D([], [], color=GREY, linewidth=1.6, label="median"),
     ]
-    sheet = Sheet(
-        *(NARROW if columns == 1 else WIDE, 1.25),
-        **{"columns": columns, "bands": math.ceil(len(groups) / columns), "gaps": (0.28, 0)},
-        **{"legend": legend, "abreast": 5 if columns > 1 else 3},
-    )
+    width, abreast = (WIDE, 5) if columns > 1 else (NARROW, 3)
+    figure, grid = new_figure(width, 1.85, math.ceil(len(groups) / columns), columns, legend, abreast)
     tokens = data["tokens"].min() / 1.15, data["tokens"].max() * 1.15
     for place, group in enumerate(groups):
-        band, column = divmod(place, columns)
-        axes = sheet.panel(0, column, band)
+        axes = figure.add_subplot(grid[divmod(place, columns)])
+        first = place % columns == 0
         _draw_quantiles(axes, data[data["group"] == group], arm_style(group).color, tokens)
-        axes.tick_params(axis="y", labelleft=not column)
-        lowest = place + columns >= len(groups)
-        sheet.step_axis(axes, data["step"].max(), labelled=lowest)
-        y = "" if column else "length (tokens)"
-        sheet.label(axes, x="step" if lowest else "", y=y, title=arm_label(group), bold=True)
-    return sheet.figure
+        axes.tick_params(axis="y", labelleft=first)
+        axes.set_ylabel("length (tokens)" if first else "")
+        axes.set_title(arm_label(group), fontweight="bold")
+        step_axis(axes, data["step"].max(), labelled=place + columns >= len(groups))
+    return figure
 
 
 def _draw_quantiles(axes: Axes, rows: pd.DataFrame, color: str, limits: tuple[float, float]) -> None:
@@ -277,8 +269,8 @@ def draw_group_size(data: pd.DataFrame) -> Figure:
     """Bars per size, one for each arm that has the size on its ladder, with the share in percent above."""
     groups, sizes = _groups(data), sorted(data["group_size"].unique())
     width = NARROW if len(sizes) * len(groups) <= 12 else WIDE
-    sheet = Sheet(width, 1.7, legend=arm_handles(groups, line=False), titled=False, left=0.3)
-    axes = sheet.panel()
+    figure, _ = new_figure(width, 2.15, legend=arm_handles(groups, line=False))
+    axes = figure.add_subplot()
     for group, rows in data.groupby("group", sort=False):
         at = [_bar(data, groups, sizes, group, size) for size in rows["group_size"]]
         bars = axes.bar(at, 100 * rows["share"], width=0.8 / len(groups), color=arm_style(group).color)
@@ -288,8 +280,8 @@ def draw_group_size(data: pd.DataFrame) -> Figure:
     axes.set_yticks([])  # the bars say it
     axes.spines["left"].set_visible(False)
     axes.set_ylim(0, 112 * data["share"].max())
-    sheet.label(axes, x="group size G", y="share of steps (%)")
-    return sheet.figure
+    axes.set(xlabel="group size G", ylabel="share of steps (%)")
+    return figure
 
 
 def _bar(data: pd.DataFrame, groups: list[str], sizes: list[int], group: str, size: int) -> float:

@@ -16,13 +16,14 @@ from analysis.figures.style import (
     FAINT,
     GREY,
     WIDE,
-    Sheet,
     arm_handles,
     arm_style,
     draw_line,
     figure_style,
+    new_figure,
     save_figure,
     share_axis,
+    step_axis,
 )
 from sagc.simulation.study.config import StudyConfig, load_study
 from sagc.simulation.study.measures import WINDOW
@@ -45,9 +46,9 @@ def control_data(steps: pd.DataFrame) -> pd.DataFrame:
 def draw_control(data: pd.DataFrame) -> Figure:
     """Rate above and size below, a column per workload."""
     workloads, arms = data["workload"].unique(), data["arm"].unique()
-    sheet = Sheet(WIDE, 1.05, rows=2, columns=len(workloads), legend=arm_handles(arms), gaps=(0.22, 0.12))
+    figure, grid = new_figure(WIDE, 1.4, 2, len(workloads), arm_handles(arms))
     for column, workload in enumerate(workloads):
-        top, bottom = sheet.panel(0, column), sheet.panel(1, column)
+        top, bottom = (figure.add_subplot(grid[row, column]) for row in range(2))
         own = data[data["workload"] == workload]
         aim = own[own["arm"] == arms[0]].set_index("step")
         top.axhline(aim["delta"].iloc[0], color=GREY, linestyle=(0, (2, 2)), linewidth=0.8)
@@ -62,11 +63,11 @@ def draw_control(data: pd.DataFrame) -> Figure:
         bottom.yaxis.set_major_formatter(FuncFormatter(lambda log2, _: f"{2**log2:.0f}"))
         for axes in (top, bottom):
             axes.tick_params(axis="y", labelleft=column == 0)
-            sheet.step_axis(axes, int(data["step"].max()), labelled=axes is bottom)
-        first = column == 0
-        sheet.label(top, y="straggler rate" if first else "", title=workload.replace("_", " "))
-        sheet.label(bottom, x="step", y="G" if first else "")
-    return sheet.figure
+            step_axis(axes, int(data["step"].max()), labelled=axes is bottom)
+        top.set(title=workload.replace("_", " "), ylabel="" if column else "straggler rate")
+        bottom.set_ylabel("" if column else "G")
+    figure.align_ylabels()
+    return figure
 
 
 def sensitivity_data(varied: pd.DataFrame) -> pd.DataFrame:
@@ -88,11 +89,11 @@ def draw_sensitivity(data: pd.DataFrame) -> Figure:
     """A row per measure, a column per parameter; the values are evenly spaced, the default's is marked."""
     titles = {"distance": "distance\nfrom delta", "moves": "moves per\n100 steps", "recovery": "steps to\nrecover"}
     parameters, arms = data["parameter"].unique(), data["arm"].unique()
-    sheet = Sheet(WIDE, 0.85, rows=3, columns=len(parameters), legend=arm_handles(arms), left=0.72)
+    figure, grid = new_figure(WIDE, 1.15, 3, len(parameters), arm_handles(arms))
     for row, (measure, title) in enumerate(titles.items()):
         highest = data.loc[data["measure"] == measure, "result"].max()
         for column, parameter in enumerate(parameters):
-            axes = sheet.panel(row, column)
+            axes = figure.add_subplot(grid[row, column])
             own = data[(data["parameter"] == parameter) & (data["measure"] == measure)]
             values = sorted(data.loc[data["parameter"] == parameter, "value"].unique())
             for arm, line in own.groupby("arm", sort=False):
@@ -103,8 +104,9 @@ def draw_sensitivity(data: pd.DataFrame) -> Figure:
             axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _, values=values: f"{values[round(at)]:g}"))
             axes.set_ylim(0, highest * 1.06)
             axes.tick_params(labelbottom=row == 2, labelleft=column == 0)
-            sheet.label(axes, y=title if column == 0 else "", title=NAMES[parameter] if row == 0 else "")
-    return sheet.figure
+            axes.set(ylabel="" if column else title, title="" if row else NAMES[parameter])
+    figure.align_ylabels()
+    return figure
 
 
 def draw_savings(data: pd.DataFrame) -> Figure:
@@ -115,11 +117,11 @@ def draw_savings(data: pd.DataFrame) -> Figure:
         Line2D([], [], color=PER_SAMPLE, marker="o", markersize=3, label="saved per sample"),
         Line2D([], [], color=CHANGING, marker="D", markersize=3, label="saved against the same mean G"),
     ]
-    sheet = Sheet(WIDE, 1.1, rows=len(caches), columns=len(tails), legend=handles, abreast=3, left=0.85)
+    figure, grid = new_figure(WIDE, 1.35, len(caches), len(tails), handles, abreast=3)
     lowest, highest = data["saved_per_sample"].min() - 0.05, max(0.3, data["saved"].max() + 0.05)
     for row, cache in enumerate(caches):
         for column, tail in enumerate(tails):
-            axes = sheet.panel(row, column)
+            axes = figure.add_subplot(grid[row, column])
             there = data["kv_tokens"].isna() if pd.isna(cache) else data["kv_tokens"] == cache
             own = data[(data["tail"] == tail) & there].reset_index(drop=True)
             base = np.zeros(len(own))
@@ -136,13 +138,13 @@ def draw_savings(data: pd.DataFrame) -> Figure:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.0f}"))
             axes.tick_params(labelbottom=row == len(caches) - 1, labelleft=column == 0)
             name = "no KV limit" if pd.isna(cache) else f"KV {cache / 1000:.0f}k tokens"
-            sheet.label(
-                axes,
-                x="prompts per engine" if row == len(caches) - 1 else "",
-                y=f"{name}\nhours saved, %" if column == 0 else "",
-                title=f"{tail} tail" if row == 0 else "",
+            axes.set(
+                xlabel="prompts per engine" if row == len(caches) - 1 else "",
+                ylabel="" if column else f"{name}\nhours saved, %",
+                title="" if row else f"{tail} tail",
             )
-    return sheet.figure
+    figure.align_ylabels()
+    return figure
 
 
 def write_figures(study: StudyConfig, results: Path, out: Path) -> None:

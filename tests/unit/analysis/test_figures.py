@@ -237,7 +237,8 @@ def test_names_of_points_cover_neither_points_nor_each_other():
     with figure_style():
         figure = draw_pareto(pareto_data(runs))
     axes = figure.axes[0]
-    names = [name.get_window_extent(figure.canvas.get_renderer()) for name in axes.texts]
+    figure.draw_without_rendering()
+    names = [name.get_window_extent() for name in axes.texts]
     points = axes.transData.transform([(minutes[g], accuracies[g]) for g in accuracies])
     assert sorted(name.get_text() for name in axes.texts) == sorted(
         ["static 4", "static 8", "static 16", "sagc", "sagc-robust"]
@@ -245,6 +246,24 @@ def test_names_of_points_cover_neither_points_nor_each_other():
     for place, name in enumerate(names):
         assert name.count_overlaps(names[place + 1 :]) == 0
         assert not any(name.contains(*point) for point in points)
+
+
+def test_labels_stay_in_the_figure_and_off_the_ticks():
+    accuracies = {"4": 0.71, "8": 0.7101, "16": 0.7099, "sagc": 0.7102, "sagc-robust": 0.71}  # ticks of five decimals
+    runs = [evaluated(accuracy, group) for group, accuracy in accuracies.items()]
+    for kind in KINDS[:1] + KINDS[2:]:
+        with figure_style():
+            figure = kind.draw(kind.data(runs))
+            figure.draw_without_rendering()
+        drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert drawn.x0 >= 0 and drawn.y0 >= 0 and drawn.x1 <= width and drawn.y1 <= height, kind.name
+        for axes in figure.axes:
+            low, high = axes.get_ylim()
+            ticks = [
+                tick.get_window_extent() for tick in axes.get_yticklabels() if low <= tick.get_position()[1] <= high
+            ]
+            label = axes.yaxis.label.get_window_extent()
+            assert not axes.get_ylabel() or label.count_overlaps(ticks) == 0, kind.name
 
 
 def test_the_front_is_a_step_line():
