@@ -165,7 +165,7 @@ def measure_prompts(run: RunConfig, model: str, rows: list[dict]) -> Prompts:
     except (OSError, ValueError) as error:
         raise UserError(f"model {model} cannot be loaded: {str(error).splitlines()[0]}") from error
     if tokenizer.eos_token_id is None:
-        raise UserError(f"model {model} has a tokenizer without an end token, so that no response would ever end")
+        raise UserError(f"model {model} has a tokenizer without an end token, so no response would ever end")
     prompts = [row["prompt"] for row in rows]
     chat = isinstance(prompts[0], list)
     if any(isinstance(prompt, list) != chat for prompt in prompts):

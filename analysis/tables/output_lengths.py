@@ -176,7 +176,7 @@ def _read_samples(run: RunResults, benchmark: str) -> Samples:
         if missing:
             raise UserError(f"{place}: a problem without {', '.join(missing)}; evaluate the run again")
         if row["id"] in problems:
-            raise UserError(f"{place}: the id {row['id']!r} is there already; evaluate the run again")
+            raise UserError(f"{place}: the id {row['id']!r} occurs before; evaluate the run again")
         problems[row["id"]] = np.mean(row["output_tokens"])
         flags += row["cut_off"]
     ids = sorted(problems)

@@ -1,1 +1,1 @@
-"""Downstream evaluation of a run's model through lm-eval; `evaluate` is in job.py."""
+"""Downstream evaluation of a run's model with lm-eval; start reading at `evaluate` in job.py."""

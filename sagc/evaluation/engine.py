@@ -1,4 +1,4 @@
-"""What generates responses, as lm-eval asks for it: the part that both backends share."""
+"""How responses are generated for lm-eval: the part that both backends share."""
 
 from __future__ import annotations
 
@@ -23,14 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A run's model: where it is, and how the run's config says it is loaded and asked."""
+    """A run's model: where it is, and how the run's config says to load and prompt it."""
 
     path: Path
     trust_remote_code: bool = False
     chat: bool = False  # prompts go through the tokenizer's chat template
 
     def load_tokenizer(self):
-        """The tokenizer. Raises UserError for a folder that is no model, and a chat template that is needed."""
+        """The tokenizer.
+
+        Raises
+        ------
+        UserError
+            If the folder holds no model, or the config asks for a chat template that the tokenizer lacks.
+        """
         from transformers import AutoTokenizer
 
         try:
@@ -44,28 +50,28 @@ class ModelFolder:
         return tokenizer
 
     def dtype(self) -> str:
-        """The weights' type, by its name in torch, for engines that would take another one on their own."""
+        """The weights' type, by its name in torch, for engines that would otherwise choose their own."""
         from transformers import AutoConfig
 
         options = {"local_files_only": True, "trust_remote_code": self.trust_remote_code}
         return str(AutoConfig.from_pretrained(self.path, **options).dtype or "auto").removeprefix("torch.")
 
     def refusal(self, error: Exception) -> UserError:
-        """The sentence for an error of loading."""
+        """A loading error as one sentence."""
         return UserError(f"{self.path} cannot be loaded as a model: {str(error).splitlines()[0]}")
 
 
 class Engine(ABC):
-    """A model for `lm_eval.evaluate`, around lm-eval's own.
+    """A model for `lm_eval.evaluate` that wraps lm-eval's own.
 
-    It wraps that model rather than inheriting from it so that importing needs neither torch nor lm-eval.
+    It does not inherit from it, so that importing this module needs neither torch nor lm-eval.
 
     Attributes
     ----------
     wrapped : lm_eval.api.model.TemplateLM
         Tokenizes, decodes and applies the chat template.
     journal_at : Path
-        Where the responses to the benchmark that is asked next are kept; those that are there are not generated again.
+        File that keeps the responses to the next benchmark; those already in it are not generated again.
     on_response : callable, optional
         Called with the problem and the text of every response of that benchmark.
     """
@@ -86,7 +92,13 @@ class Engine(ABC):
         return self.wrapped.tokenizer_name
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[Response]:
-        """One response per request, in their order; the end token alone ends a response, as in training."""
+        """One response per request, in order; only the end token ends a response, as in training.
+
+        Raises
+        ------
+        UserError
+            If the task sets stop strings, or prompt and response do not fit the model's context.
+        """
         settings = requests[0].args[1]
         # A chat template writes the special tokens itself.
         special = {"add_special_tokens": False} if self.folder.chat else {}
@@ -106,24 +118,24 @@ class Engine(ABC):
         return [known[number] for number in range(len(requests))]
 
     def close(self) -> None:
-        """Let go of the model, so that another one finds its memory free."""
+        """Free the model's memory for the next one."""
         del self.wrapped
 
     @abstractmethod
     def sample(self, prompts: list[list[int]], done: frozenset[int]) -> Iterator[tuple[int, list[int], bool]]:
-        """Responses to the prompts whose number is not `done`, in any order, as they come.
+        """Yield responses to the prompts whose number is not `done`, as they arrive, in any order.
 
-        Which ones are done changes nothing in the others. Yields the number of the prompt, the response's token ids
-        with the end token, and whether the limit cut it off.
+        A response does not depend on which others are done. Each comes with the number of its prompt, its token ids
+        (end token included), and whether the limit cut it off.
         """
 
     def seed_of(self, *names: Any) -> int:
-        """A seed of its own for a part of the sampling, from the evaluation's seed."""
+        """A separate seed for each named part of the sampling, derived from the evaluation's seed."""
         digest = hashlib.sha256(":".join(map(str, (self.evaluation.seed, *names))).encode()).digest()
         return int.from_bytes(digest[:4], "big") >> 1
 
     def _key(self, prompts: list[list[int]]) -> str:
-        """A hash of all that the responses depend on."""
+        """A hash of everything that the responses depend on."""
         files = [
             (path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(self.folder.path.iterdir())
         ]

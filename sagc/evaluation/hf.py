@@ -1,7 +1,7 @@
 """Backend `hf`: lm-eval's HFLM, sampled in stages of doubling length.
 
-Responses that have ended leave between stages: a batch that is generated in one go waits for its longest response,
-which is most of the time when lengths have a long tail. Sampling remembers nothing but the tokens, so the distribution
+Finished responses leave the batch between stages; a batch generated in one go waits for its longest response, which
+dominates the time when lengths have a long tail. Sampling depends on nothing but the tokens so far, so the distribution
 is the same.
 """
 
@@ -16,12 +16,12 @@ from sagc.evaluation.engine import Engine, ModelFolder
 if TYPE_CHECKING:
     from lm_eval.models.huggingface import HFLM
 
-FIRST_STAGE = 32  # tokens; as the stages double, no response is read again more often than it was written
-BATCHES = 8  # that share the stages, and are written to the journal together
+FIRST_STAGE = 32  # tokens; since stages double, the tokens re-read in prefill are no more than those generated
+BATCHES_PER_PART = 8  # batches that go through the stages together and are written to the journal together
 
 
 class StagedModel(Engine):
-    """A model that transformers runs; on the first GPU where there is one."""
+    """A model run by transformers, on the first GPU if there is one."""
 
     wrapped: HFLM
 
@@ -43,16 +43,16 @@ class StagedModel(Engine):
         except (OSError, ValueError) as error:
             raise folder.refusal(error) from None
         ends = model.generation_config.eos_token_id or tokenizer.eos_token_id
-        # Defaults that a model folder brings along (top-k, repetition penalty) are not the policy that was trained.
+        # Sampling defaults of the model folder (top-k, repetition penalty) are not part of the policy that was trained.
         model.generation_config = GenerationConfig(eos_token_id=ends)
         self.ends = frozenset(ends if isinstance(ends, list) else [ends])
         model.to("cuda" if torch.cuda.is_available() else "cpu")
         self.wrapped = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=evaluation.batch_size)
 
     def sample(self, prompts: list[list[int]], done: frozenset[int]) -> Iterator[tuple[int, list[int], bool]]:
-        """In parts, each with random numbers of its own; one that is not done as a whole is generated as a whole."""
+        """Generate in parts, each with its own seed; a part that is not entirely done is generated again in full."""
         order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
-        size = BATCHES * self.evaluation.batch_size
+        size = BATCHES_PER_PART * self.evaluation.batch_size
         for start in range(0, len(order), size):
             part = order[start : start + size]
             if done.issuperset(part):
@@ -87,7 +87,7 @@ class StagedModel(Engine):
         return responses
 
     def _extend(self, sequences: list[list[int]], count: int) -> list[list[int]]:
-        """Up to `count` further tokens per sequence, ending with the first end token."""
+        """Up to `count` more tokens per sequence, up to and including the first end token."""
         tokenizer, evaluation = self.wrapped.tokenizer, self.evaluation
         inputs = tokenizer.pad({"input_ids": sequences}, padding_side="left", return_tensors="pt")
         inputs = inputs.to(self.wrapped.device)

@@ -1,11 +1,11 @@
-"""The evaluation of one run: its model is loaded once and asked every benchmark.
+"""The evaluation of one run: its model is loaded once and runs every benchmark.
 
-Benchmarks are lm-eval task files in config/benchmarks; prompts, scoring and bookkeeping are lm-eval's (0.4.13), around
-an engine of ours (hf.py, vllm.py), for two reasons:
+Benchmarks are lm-eval task files in config/benchmarks; lm-eval (0.4.13) handles prompts, scoring and bookkeeping. The
+engine is ours (hf.py, vllm.py), for two reasons:
 
-1. The generated tokens are counted as they come, and whether the limit cut the response off is kept. lm-eval hands back
-   text without special tokens, from which neither can be told exactly.
-2. Responses are written to disk as they come, so that an interrupted evaluation goes on.
+1. It counts tokens as they are generated and records whether the limit cut the response off. lm-eval returns text
+   without special tokens, which tells neither exactly.
+2. It writes responses to disk as they arrive, so that an interrupted evaluation can resume.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sagc.system.files import folder_atomically
 
 log = logging.getLogger("sagc")
 
-FIELDS = ("id", "problem", "choices", "answer")  # of a problem, as far as it has them
+PROBLEM_FIELDS = ("id", "problem", "choices", "answer")  # written to samples.jsonl where a problem has them
 SCORES = {"rewards": "accuracy", "extracted": "extracted", "unchecked": "unchecked"}  # our name -> scoring.py's
 
 
@@ -47,10 +47,10 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate a run's models on every benchmark and write the run's eval/ folder, whole or not at all.
 
-    eval/ then holds evaluation.json and, per benchmark, metrics.json and samples.jsonl, a problem per line with its
-    responses, rewards, extracted answers, output tokens and cut-off flags: all of the model that the run ended with. Of
-    models that it kept on the way there are only the metrics, in evaluation.json. The same model and config give the
-    same responses on the same machine and number of threads, also where the evaluation was interrupted in between.
+    eval/ then holds evaluation.json and, per benchmark, metrics.json and samples.jsonl (one problem per line, with its
+    responses, rewards, extracted answers, output tokens and cut-off flags), all for the run's final model. Models that
+    it kept during training have only their metrics, in evaluation.json. The same model and config give the same
+    responses on the same machine with the same number of threads, even if the evaluation was interrupted.
 
     Parameters
     ----------
@@ -59,25 +59,25 @@ def evaluate(
     evaluation : EvaluationConfig
         Benchmarks, responses per problem, sampling, limit in tokens and seed.
     data_dir : Path
-        Folder of the embedded task's problems; other benchmarks have one of their own, or come from the Hub.
+        Folder of the embedded task's problems; other benchmarks have their own, or come from the Hub.
     benchmarks_dir : Path
-        Where the task files are.
+        Folder of the task files.
     end_orphan : bool
-        Whether a job of the DAG that still holds the folder is ended first (see `RunFolder.lock`).
+        Whether to end a job of the DAG that still holds the folder (see `RunFolder.lock`).
 
     Returns
     -------
     dict
         The content of evaluation.json: `run_hash`, `lm_eval` (version), `evaluation` (the config), `benchmarks` (name
-        -> `benchmark_metrics`, and how many lines were `left_out` of the problems), `kept` (rollouts done -> name ->
-        `benchmark_metrics`, of the models kept on the way), `left_out` (name -> why, a sentence
-        per line) and `seconds` (imports and problems, model, and generation with scoring).
+        -> `benchmark_metrics`, and how many lines of the problems were `left_out`), `kept` (rollouts done -> name ->
+        `benchmark_metrics`, for the models kept during training), `left_out` (name -> one sentence per line, saying
+        why) and `seconds` (imports and problems, model, and generation with scoring).
 
     Raises
     ------
     UserError
-        For a folder without a model or in use, an unknown task, problems that are missing, a backend that is not
-        installed, and a response limit that the model's context cannot hold.
+        If the folder has no model or is in use, a task is unknown, problems are missing, the backend is not
+        installed, or the model's context is too short for the response limit.
     """
     started, place = time.perf_counter(), RunFolder(folder)
     run = place.read_config()
@@ -100,7 +100,7 @@ def _evaluate(
     started: float,
 ) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """The content of evaluation.json, and the samples of each benchmark."""
-    # All problems are read before the model is loaded: what is wrong with them is said at once.
+    # All problems are read before the model is loaded, so that an error in them shows up at once.
     loaded = {name: _load_task(tasks[name], evaluation, evaluation.benchmarks[name], data_dir) for name in tasks}
     clock = [started, time.perf_counter()]
     options = {key: run["run"]["model"].get(key, False) for key in ("trust_remote_code", "chat")}
@@ -138,11 +138,11 @@ def _engine(folder: ModelFolder, evaluation: EvaluationConfig) -> Engine:
 
 
 def _load_task(path: Path, evaluation: EvaluationConfig, benchmark: BenchmarkConfig, data_dir: Path) -> dict[str, Any]:
-    """lm-eval's task of a benchmark, with its problems and the config's settings."""
+    """lm-eval's task for a benchmark, with its problems and the config's settings."""
     from lm_eval.tasks import TaskManager
 
     folder = problems_folder(benchmark, read_source(path), data_dir)
-    # Without the built-in tasks, whose thousands of files take seconds to index.
+    # The built-in tasks are thousands of files that take seconds to index.
     tasks = TaskManager(include_defaults=False, metadata={"data_dir": folder}).load([str(path)])
     (task,) = tasks["tasks"].values()
     sampling = {"temperature": evaluation.temperature, "max_gen_toks": evaluation.max_response_tokens}
@@ -152,7 +152,7 @@ def _load_task(path: Path, evaluation: EvaluationConfig, benchmark: BenchmarkCon
 
 
 def _left_out(tasks: dict[str, Any]) -> list[str]:
-    """Why lines were left out of the problems."""
+    """Why lines of the problems were left out, one sentence per line."""
     (task,) = tasks["tasks"].values()
     reasons = task.dataset["left_out"]["reason"]
     for reason in reasons:
@@ -170,7 +170,7 @@ def _sample_benchmarks(engine: Engine, tasks: dict[str, Any], journals: Path) ->
 
 
 def _sample_benchmark(engine: Engine, tasks: dict[str, Any]) -> list[dict[str, Any]]:
-    """The samples of one benchmark, a dictionary per problem; they do not depend on the benchmarks beside it."""
+    """The samples of one benchmark, a dictionary per problem; they do not depend on the other benchmarks."""
     from lm_eval.evaluator import evaluate as lm_evaluate
 
     (task,) = tasks["tasks"].values()
@@ -181,10 +181,10 @@ def _sample_benchmark(engine: Engine, tasks: dict[str, Any]) -> list[dict[str, A
 
 
 def _sample(sample: dict[str, Any]) -> dict[str, Any]:
-    """One problem from lm-eval's log of it."""
+    """One problem, from lm-eval's log."""
     (responses,) = sample["resps"]
     return {
-        **{field: sample["doc"][field] for field in FIELDS if field in sample["doc"]},
+        **{field: sample["doc"][field] for field in PROBLEM_FIELDS if field in sample["doc"]},
         "responses": responses,
         **{ours: sample[theirs] for ours, theirs in SCORES.items()},
         "output_tokens": [response.tokens for response in responses],
@@ -212,11 +212,11 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep lm-eval's and transformers' notes and bars back, and the environment as the caller left it."""
+    """Silence lm-eval's and transformers' notes and progress bars, and restore the environment afterwards."""
     environment = dict(os.environ)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from lm_eval.api import task  # builds a context per problem, with a bar that cannot be turned off
+        from lm_eval.api import task  # its progress bar over the problems has no switch
         from transformers.utils import logging as bars
 
         loggers = [logging.getLogger(name) for name in ("lm_eval", "transformers")]

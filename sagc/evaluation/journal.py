@@ -1,4 +1,4 @@
-"""The responses of an evaluation that is going on, on disk as they come, so that an interrupted one can go on."""
+"""The responses of an unfinished evaluation, written to disk as they arrive, so that it can resume."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Response(str):
         response.tokens, response.cut_off = tokens, cut_off
         return response
 
-    def __getnewargs__(self) -> tuple[str, int, bool]:  # it is sent to the processes that check answers
+    def __getnewargs__(self) -> tuple[str, int, bool]:  # to be pickled for the processes that check answers
         return str(self), self.tokens, self.cut_off
 
 
 class Journal:
-    """The responses to one benchmark by their number; the first line is the key that they belong to.
+    """The responses to one benchmark, by number; the first line of the file is the key that they belong to.
 
-    A journal of another key is started anew: the model, the settings or the problems have changed.
+    A file with another key is discarded: the model, the settings or the problems have changed.
     """
 
     def __init__(self, path: Path, key: str):
@@ -41,7 +41,7 @@ class Journal:
             self.responses[number] = Response(text, tokens, cut_off)
 
     def add(self, number: int, response: Response) -> None:
-        """Keep a response, and write it before returning."""
+        """Keep a response; it is on disk when this returns."""
         self.responses[number] = response
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps([number, response, response.tokens, response.cut_off]) + "\n")

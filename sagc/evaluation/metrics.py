@@ -19,15 +19,15 @@ def benchmark_metrics(samples: list[dict[str, Any]]) -> dict[str, Any]:
     -------
     dict
         accuracy : avg@k, the mean over problems of the mean reward over the k responses.
-        accuracy_se : its standard error, clustered by problem: the standard deviation over problems of their means
-        (n - 1), over the square root of the number of problems; None for a single problem.
+        accuracy_se : its standard error, clustered by problem: the standard deviation of the problems' means (with
+        n - 1), over the square root of the number of problems; None for a single problem.
         pass_at : mean over problems of `pass_at_k`, for k = 1, 2, 4, ... and all responses, by k as text.
         majority : mean over problems of `majority` over all responses, maj@k.
         problems, samples : problems, and responses to them.
         output_tokens, output_tokens_median : response length in tokens, end token included, counted as generated.
         cut_off_rate : share of responses that the limit ended.
         no_answer_rate : share of responses without an answer that can be extracted.
-        unchecked : responses whose check failed (a parser that hung, a reference answer that cannot be read); wrong.
+        unchecked : responses whose check failed (a parser that hung, an unreadable reference answer); counted as wrong.
     """
     means = [mean(problem["rewards"]) for problem in samples]
     tokens = [count for problem in samples for count in problem["output_tokens"]]
@@ -51,7 +51,12 @@ def pass_at_k(rewards: list[float], k: int) -> float:
     """The probability that at least one of k of these responses is correct, k drawn without repeats.
 
     The unbiased estimator of Chen et al. 2021 (Evaluating Large Language Models Trained on Code, section 2.1):
-    1 - C(n - c, k) / C(n, k) for c correct ones of n. Raises ValueError where k is below 1 or above n.
+    1 - C(n - c, k) / C(n, k) for c correct ones of n.
+
+    Raises
+    ------
+    ValueError
+        If k is below 1 or above n.
     """
     n, correct = len(rewards), sum(reward == 1.0 for reward in rewards)
     if not 1 <= k <= n:
@@ -60,10 +65,10 @@ def pass_at_k(rewards: list[float], k: int) -> float:
 
 
 def majority(extracted: list[str | None], rewards: list[float]) -> float:
-    """1.0 where the answer that most responses give is correct, else 0.0; ties give the share of correct ones.
+    """1.0 if the most frequent answer is correct, else 0.0; ties give the share of correct ones.
 
-    All correct answers are one answer, however they are written; wrong ones are the same where their text is.
-    Responses without an answer do not vote; without any vote it is 0.0.
+    Correct answers all count as one, however they are written; wrong ones count as one if their text is the same.
+    Responses without an answer do not vote; without any vote the result is 0.0.
     """
     votes = Counter(
         "" if reward == 1.0 else f"wrong {answer}"

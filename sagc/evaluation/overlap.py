@@ -1,11 +1,11 @@
-"""Which benchmark problems the training prompts hold: the same problem, or 13 words in a row that are the same.
+"""Which benchmark problems occur in the training prompts: as the same problem, or with 13 identical words in a row.
 
     python -m sagc.evaluation.overlap --benchmarks JSON --data results/data/tiny --json overlap.json --markdown
     overlap.md PROMPTS
 
-`normalise` decides what is the same. A problem of fewer than 13 words is only compared as a whole. The n-grams of the
-benchmarks are indexed, so that the time is linear in the length of both; 13 is what GPT-3 was checked with (Brown et
-al. 2020, appendix C).
+Texts are compared after `normalise`. A problem of fewer than 13 words is only compared as a whole. The n-grams of the
+benchmarks are indexed, so the time is linear in the length of both. GPT-3 was checked with 13 words, too (Brown et al.
+2020, appendix C).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from sagc.data.prompts import prompt_text, read_prompts
 from sagc.system.command import Command
 from sagc.system.files import write_atomically
 
-WORDS = 13  # of an n-gram
-COPIED_SHARE = 0.5  # share of a benchmark problem's n-grams from which on it is called copied rather than touched
+WORDS = 13  # length of an n-gram
+COPIED_SHARE = 0.5  # a benchmark problem with at least this share of its n-grams in one training problem is a copy
 Benchmarks = RootModel[dict[str, BenchmarkConfig]]
 
 
 def ngrams(normalised: str) -> set[tuple[str, ...]]:
-    """The n-grams of a normalised text; none where it is shorter."""
+    """The n-grams of a normalised text; empty if the text is shorter."""
     words = normalised.split()
     return set(zip(*(words[start:] for start in range(WORDS)), strict=False))
 
@@ -55,12 +55,12 @@ def find_overlap(
         Per benchmark:
 
         problems : number of its problems.
-        exact : of those that are, normalised, the same as a training problem.
-        ngram : of those that share an n-gram with one; longer ones that are `exact` are among them.
-        most : of those of whose n-grams one training problem has half or more.
-        rows : training rows, from 0 on, that either holds for.
-        matches : the problems that it holds for, each with `id`, rows `exact`, rows `ngram`, and `share`, the largest
-        share of its n-grams that one training row has.
+        exact : number that equal a training problem, normalised.
+        ngram : number that share an n-gram with one, including those of `exact` that are long enough.
+        most : number that share half or more of their n-grams with a single training problem.
+        rows : training rows, counted from 0, that match either way.
+        matches : the problems that match either way, each with `id`, the rows that match as `exact` and as `ngram`,
+        and `share`, the largest share of its n-grams found in one training row.
     """
     targets = [normalise(problem["problem"]) for problems in benchmarks.values() for problem in problems]
     exact, grams = _index(targets)
@@ -82,10 +82,10 @@ def find_overlap(
 
 
 def _index(targets: list[str]) -> tuple[dict[str, list[int]], dict[tuple[str, ...], list[int]]]:
-    """Normalised text -> the targets that it is, and n-gram -> the targets that have it."""
+    """Normalised text -> the targets equal to it, and n-gram -> the targets that contain it."""
     exact, grams = defaultdict(list), defaultdict(list)
     for number, text in enumerate(targets):
-        if text:  # of two texts without a word nothing is known
+        if text:  # two texts without any word are not the same problem
             exact[text].append(number)
         for gram in ngrams(text):
             grams[gram].append(number)
@@ -114,7 +114,7 @@ def _summary(
 
 
 def to_markdown(results: Mapping[str, Mapping[str, Any]], prompts: int) -> str:
-    """One line per benchmark, and what it means; `prompts` is the number of training prompts."""
+    """The table, one line per benchmark, with an explanation; `prompts` is the number of training prompts."""
     lines = [
         f"| {name} | {found['problems']} | {found['exact']} | {found['ngram']} | {found['most']} "
         f"| {len(found['rows'])} |\n"
@@ -124,8 +124,8 @@ def to_markdown(results: Mapping[str, Mapping[str, Any]], prompts: int) -> str:
         f"# Overlap of the {prompts} training prompts with the benchmarks\n\n"
         f"| benchmark | problems | same problem | {WORDS} words in a row | half or more of them | training rows |\n"
         f"| --- | ---: | ---: | ---: | ---: | ---: |\n{''.join(lines)}\n"
-        "Overlap is reported and nothing is removed from training: Qwen2.5's own training data is known to contain the "
-        "older sets, and removal here could not undo that.\n\n"
+        "Overlap is reported, and nothing is removed from training: Qwen2.5's own training data is known to contain "
+        "the older sets, and removing them here could not undo that.\n\n"
         "- **same problem**: benchmark problems whose normalised text is that of a training problem.\n"
         f"- **{WORDS} words in a row**: benchmark problems that share at least one {WORDS}-gram with a training "
         "problem; a stock phrase (where m and n are relatively prime positive integers) is enough for that.\n"
@@ -139,14 +139,14 @@ def to_markdown(results: Mapping[str, Mapping[str, Any]], prompts: int) -> str:
 @click.command(cls=Command)
 @click.argument("prompts", type=click.Path(path_type=Path))
 @click.option(
-    "--template", default="{problem}", help="What made prompts of the problems.  [default: the prompt is one]"
+    "--template", default="{problem}", help="The config's prompt template.  [default: the prompt is the problem]"
 )
 @click.option("--benchmarks", required=True, metavar="JSON", help="The config's evaluation.benchmarks.")
 @click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder of the embedded problems.")
 @click.option("--json", "report", type=click.Path(path_type=Path), required=True, help="Everything, as data.")
 @click.option("--markdown", type=click.Path(path_type=Path), required=True, help="Table to read.")
 def main(prompts: Path, template: str, benchmarks: str, data: Path, report: Path, markdown: Path) -> None:
-    """Write which problems of the benchmarks the training PROMPTS hold."""
+    """Report which problems of the benchmarks occur in the training PROMPTS."""
     from sagc.evaluation.problems import benchmark_problems
 
     before, _, after = template.partition("{problem}")

@@ -1,8 +1,8 @@
 """The problems of a benchmark: from a JSON lines file, or from the Hub.
 
-Every problem has the texts `id`, `problem` and `answer`. One with choices has `distractors` too, the wrong ones; they
-become `choices` in an order that is drawn from the id alone, and `answer` the letter of the right one. A line that is
-no problem is left out and reported.
+Every problem has the texts `id`, `problem` and `answer`. A multiple-choice problem also has `distractors`, the wrong
+choices; all are shuffled into `choices` by the id alone, and `answer` becomes the letter of the right one. A line that
+is not a problem is left out and reported.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "config" / "benchmarks"
-TEXTS = ("id", "problem", "answer")
+TEXT_FIELDS = ("id", "problem", "answer")
 
 
 class HubColumns(Strict):
-    """What a data set of the Hub calls the fields of a problem."""
+    """The columns of a data set on the Hub that hold the fields of a problem."""
 
-    id: str | None = None  # none: the number of the row
+    id: str | None = None  # None: the number of the row
     problem: str = "problem"
     answer: str = "answer"
     distractors: tuple[str, ...] = ()
 
 
 class HubSource(Strict):
-    """Where on the Hub a benchmark is: `dataset_kwargs.hub` of its task file."""
+    """Where a benchmark is on the Hub: `dataset_kwargs.hub` of its task file."""
 
     path: str
     name: str | None = None
     split: str
     revision: str
     columns: HubColumns = HubColumns()
-    only: dict[str, str] = Field({})  # column -> text that it has to contain
-    count: int = Field(ge=1)  # of problems: another number means that this is not the benchmark
+    only: dict[str, str] = Field({})  # column -> text that it must contain
+    count: int = Field(ge=1)  # number of problems; any other number means that this is not the benchmark
 
 
 class Source(Strict):
@@ -58,19 +58,19 @@ class Source(Strict):
 
 
 def load_problems(data_dir: str | None = None, **source: Any) -> dict[str, Dataset]:
-    """lm-eval's `custom_dataset`: the problems as the split `test`, and in `left_out` why lines were left out.
+    """lm-eval's `custom_dataset`: the problems as split `test`, and the reasons for lines left out as `left_out`.
 
     Parameters
     ----------
     data_dir : str, optional
-        Folder of the JSON lines file; without one the problems come from the Hub.
+        Folder of the JSON lines file; if None, the problems come from the Hub.
     **source
         `Source`, and lm-eval's own metadata.
 
     Raises
     ------
     UserError
-        For problems that cannot be had, or none of which can be read.
+        If the problems are not available, or none of them can be read.
     """
     from datasets import Dataset
 
@@ -82,23 +82,28 @@ def load_problems(data_dir: str | None = None, **source: Any) -> dict[str, Datas
 def benchmark_problems(
     benchmark: BenchmarkConfig, data_dir: Path, benchmarks_dir: Path = BENCHMARKS
 ) -> list[dict[str, Any]]:
-    """The problems of a benchmark, as the evaluation has them. Raises UserError as `load_problems` does.
+    """The problems of a benchmark, as the evaluation uses them.
 
     `data_dir` is the folder of the embedded task's problems (see `problems_folder`).
+
+    Raises
+    ------
+    UserError
+        If the task file or the problems are not available or cannot be read.
     """
     source = read_source(task_file(benchmark, benchmarks_dir))
     return read_problems(source, problems_folder(benchmark, source, data_dir))[0]
 
 
 def problems_folder(benchmark: BenchmarkConfig, source: Source, data_dir: Path) -> str | None:
-    """Where the JSON lines are: the benchmark's own folder, or that of the embedded task where the Hub has none."""
+    """Folder of the JSON lines: the benchmark's own, else None for a Hub benchmark, else the embedded task's."""
     if benchmark.data_dir is not None:
         return benchmark.data_dir
     return None if source.hub else str(data_dir)
 
 
 def benchmark_files(benchmark: BenchmarkConfig, data_dir: Path, benchmarks_dir: Path = BENCHMARKS) -> list[Path]:
-    """The files that a benchmark is read from: its task file, those that it includes, and its problems' if local."""
+    """The files that a benchmark is read from: its task file, those that it includes, and its local problems."""
     path = task_file(benchmark, benchmarks_dir)
     source = read_source(path)
     folder = problems_folder(benchmark, source, data_dir)
@@ -106,7 +111,7 @@ def benchmark_files(benchmark: BenchmarkConfig, data_dir: Path, benchmarks_dir: 
 
 
 def task_file(benchmark: BenchmarkConfig, folder: Path) -> Path:
-    """The lm-eval task file of a benchmark. Raises UserError where there is none."""
+    """The lm-eval task file of a benchmark. Raises UserError if there is none."""
     path = folder / f"{benchmark.task}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("[!_]*.yaml"))) or "none"
@@ -115,7 +120,7 @@ def task_file(benchmark: BenchmarkConfig, folder: Path) -> Path:
 
 
 def read_source(path: Path) -> Source:
-    """`dataset_kwargs` of a task file. Raises UserError where they are not what `Source` says."""
+    """`dataset_kwargs` of a task file. Raises UserError if they do not match `Source`."""
     content = {}
     for file in reversed(_with_included(path)):
         content |= _read_task(file)
@@ -128,7 +133,7 @@ def read_source(path: Path) -> Source:
 
 
 class _TaskLoader(yaml.SafeLoader):
-    """lm-eval's task files, with their functions left as text: lm-eval's own reader takes seconds to import."""
+    """Reads lm-eval's task files with their functions as text; lm-eval's own reader takes seconds to import."""
 
 
 _TaskLoader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
@@ -151,7 +156,13 @@ def _with_included(path: Path) -> list[Path]:
 
 
 def read_problems(source: Source, data_dir: str | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """The problems of a source in their order, and a sentence for each line that is none. Raises UserError."""
+    """The problems of a source in order, and a sentence for each line that is not a problem.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read or holds no problem, or a Hub data set does not have the problems expected.
+    """
     if data_dir is None:
         return _from_the_hub(source.hub, source.choices)
     path = Path(data_dir) / source.file
@@ -188,7 +199,7 @@ def _problems(
         if isinstance(problem, str):
             left_out.append(f"{place}: {problem}")
         elif problem["id"] in problems:
-            left_out.append(f"{place}: the id {problem['id']!r} is there already")
+            left_out.append(f"{place}: the id {problem['id']!r} occurs before")
         else:
             problems[problem["id"]] = problem
     return list(problems.values()), left_out
@@ -196,9 +207,10 @@ def _problems(
 
 def _problem(row: dict[str, Any], choices: bool) -> dict[str, Any] | str:
     """The problem of a row, or what it lacks."""
-    problem = {field: as_text(row.get(field)) for field in TEXTS}
-    if missing := [field for field in TEXTS if not problem[field]]:
-        return f"a problem has {', '.join(TEXTS)} as texts or numbers, and here {missing[0]} is {row.get(missing[0])!r}"
+    problem = {field: as_text(row.get(field)) for field in TEXT_FIELDS}
+    if missing := [field for field in TEXT_FIELDS if not problem[field]]:
+        needed = f"a problem needs {', '.join(TEXT_FIELDS)} as texts or numbers"
+        return f"{needed}, but here {missing[0]} is {row.get(missing[0])!r}"
     return _with_choices(problem, row.get("distractors")) if choices else problem
 
 
@@ -206,6 +218,6 @@ def _with_choices(problem: dict[str, Any], distractors: Any) -> dict[str, Any] |
     wrong = [as_text(text) for text in distractors] if isinstance(distractors, list) else []
     choices = [problem["answer"], *wrong]
     if not wrong or not all(choices) or len(set(choices)) < len(choices) or len(choices) > len(string.ascii_uppercase):
-        return "a problem with choices has distractors, a list of texts other than its answer"
+        return "a problem with choices needs distractors, a list of texts that differ from its answer"
     random.Random(problem["id"]).shuffle(choices)
     return {**problem, "answer": string.ascii_uppercase[choices.index(problem["answer"])], "choices": choices}

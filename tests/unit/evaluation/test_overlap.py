@@ -178,4 +178,4 @@ def test_the_report_says_that_nothing_is_removed():
     text = to_markdown(find_overlap(["a"], {"b": problems("a"), "c": problems("d", "e")}), 1)
     assert "# Overlap of the 1 training prompts with the benchmarks" in text
     assert "| b | 1 | 1 | 0 | 0 | 1 |\n| c | 2 | 0 | 0 | 0 | 0 |\n" in text
-    assert "Overlap is reported and nothing is removed from training" in text
+    assert "Overlap is reported, and nothing is removed from training" in text

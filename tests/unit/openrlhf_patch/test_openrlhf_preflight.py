@@ -180,7 +180,7 @@ def test_a_tokenizer_without_an_end_token_is_refused(resolve, model, tmp_path):
     tokenizer.eos_token = None
     tokenizer.save_pretrained(tmp_path)
     sentence = refusal(preflight.measure_prompts, resolve(), str(tmp_path), [{"prompt": "1x +2 = 3:"}])
-    assert sentence == f"model {tmp_path} has a tokenizer without an end token, so that no response would ever end"
+    assert sentence == f"model {tmp_path} has a tokenizer without an end token, so no response would ever end"
 
 
 def test_prompts_that_need_a_chat_template_are_refused_without_one(resolve, model):
