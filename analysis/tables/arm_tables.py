@@ -1,4 +1,4 @@
-"""The tables over arms, to read and to print: efficiency and accuracy."""
+"""The efficiency and accuracy tables over arms, as Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -22,25 +22,23 @@ from analysis.tables.table import (
     with_interval,
 )
 
-INTERVAL = "with its 95 % paired t interval, and of n seeds, those that both have"
+INTERVAL = "with its 95 % paired t interval over the n seeds that both arms have"
 
 
 def efficiency_table(arms: pd.DataFrame, clocks: Iterable[str]) -> Table:
-    """What training cost, by the rows of `summarize_arms`; `clocks` as of `analysis.tables.clocks`."""
+    """What training cost, from the rows of `summarize_arms`; `clocks` are the sentences of `uneven_clocks`."""
     return _table(arms, "Training efficiency", efficiency_columns(), clocks, idle_note(arms))
 
 
 def accuracy_table(arms: pd.DataFrame, names: list[str]) -> Table:
-    """What came of training, by the reward and the benchmarks of these names."""
+    """What training achieved: the reward, and accuracy on the benchmarks with these names."""
     return _table(arms, "Accuracy", accuracy_columns(names))
 
 
 def _table(
     arms: pd.DataFrame, title: str, columns: Sequence[Column], notes: Iterable[str] = (), printed: Sequence[str] = ()
 ) -> Table:
-    missing = (
-        f"{MISSING} stands for a comparison without an arm to compare with, [{MISSING}] for an interval of one seed."
-    )
+    missing = f"{MISSING} marks a comparison with no arm to compare with, [{MISSING}] an interval over a single seed."
     return Table(
         columns,
         arms,
@@ -58,15 +56,15 @@ def _best_arm(rows: pd.DataFrame) -> list[str]:
     return [f"The best static arm is {best}." if best else "There is no static arm."]
 
 
-ONE_SEED = "There is one seed of every arm, so that no error and no interval can be given."
+ONE_SEED = "Each arm has one seed, so no error or interval can be given."
 SEVERAL_SEEDS = (
-    "There are {seeds} seeds of every arm. Intervals are paired t intervals over the n seeds that both arms have: wide "
-    "where these are few, and with one seed there is none."
+    "Each arm has {seeds} seeds. Intervals are paired t intervals over the n seeds that both arms have: wide if n is "
+    "small, and undefined for one seed."
 )
 
 
 def efficiency_columns() -> list[Column]:
-    """What training cost."""
+    """Columns of what training cost."""
     return [
         *_first_columns(),
         Column(
@@ -81,10 +79,12 @@ def efficiency_columns() -> list[Column]:
         ),
         Column("mean G", "group size, mean over steps", with_error("mean_group_size", 1)),
         Column("hours", "of all training steps, checkpoints excluded", with_error("wall_s", 3, 1 / 3600)),
-        Column("rollout, hours", "of which generating and scoring responses", with_error("rollout_s", 3, 1 / 3600)),
+        Column(
+            "rollout, hours", "the part spent generating and scoring responses", with_error("rollout_s", 3, 1 / 3600)
+        ),
         Column(
             "processor, hours",
-            "that the run's own processes computed, whatever else the machine did",
+            "used by the run's own processes, regardless of other work on the machine",
             with_error("processor_s", 3, 1 / 3600),
         ),
         Column("tokens, M", "millions of tokens generated in training", with_error("tokens", 3, 1e-6)),
@@ -95,7 +95,7 @@ def efficiency_columns() -> list[Column]:
 
 
 def accuracy_columns(names: list[str]) -> list[Column]:
-    """What came of it: training reward and benchmarks."""
+    """Columns of what training achieved: reward and benchmarks."""
     values = {"reward": "reward", **{f"accuracy_{name}": name for name in names}}
     columns = _first_columns()
     for name, short in values.items():
@@ -119,17 +119,21 @@ def _idle(row: Row) -> str:
 def _first_columns() -> list[Column]:
     return [
         group_column(),
-        Column("seeds", f"how many; a value is their mean {PLUS_MINUS} its standard error", lambda r: str(r["seeds"])),
+        Column(
+            "seeds",
+            f"number of seeds; a value is the mean over them {PLUS_MINUS} its standard error",
+            lambda r: str(r["seeds"]),
+        ),
     ]
 
 
 def _ratio(title: str, name: str, label: str) -> Column:
-    meaning = f"relative to {_called(label)}: the geometric mean of the seeds' ratios, {INTERVAL}"
+    meaning = f"relative to {_called(label)}: the geometric mean of the ratios per seed, {INTERVAL}"
     return Column(title, meaning, with_interval(f"{name}_vs_{label}", ".2f"))
 
 
 def _difference(title: str, name: str, label: str) -> Column:
-    meaning = f"minus that of {_called(label)}: the mean of the seeds' differences, {INTERVAL}"
+    meaning = f"minus that of {_called(label)}: the mean of the differences per seed, {INTERVAL}"
     return Column(title, meaning, with_interval(f"{name}_vs_{label}", "+.3f"))
 
 

@@ -1,4 +1,4 @@
-"""The arms of each model, algorithm and stack over their seeds: what training cost, and what came of it.
+"""The arms of each model, algorithm and stack over their seeds: what training cost, and what it achieved.
 
 An arm is compared with static 16, and with the best static arm: a fixed smaller size is often a strong baseline.
 """
@@ -29,13 +29,13 @@ def summarize_arms(frame: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         model, algorithm, stack, group : the arm.
         seeds : number of its runs.
-        X, X_se : mean over seeds and its standard error, of MEANS and every benchmark's accuracy; the error is NaN with
-        one seed.
-        best_static : the static size with the highest mean accuracy over the benchmarks (with the highest reward where
-        there is none); of two, the cheaper one.
+        X, X_se : mean over seeds and its standard error, for MEANS and the accuracy on every benchmark; the error is
+        NaN with one seed.
+        best_static : the static size with the highest mean accuracy over the benchmarks (the highest reward if there
+        are none); the cheaper one in a tie.
         C_vs_R, C_vs_R_low, C_vs_R_high, C_vs_R_n : for each cost C and R in static16 and best_static, cost relative to
-        R's, as the geometric mean over the seeds that both have, its 95 % paired t interval (NaN with one seed), and
-        the number of these seeds.
+        R's, as the geometric mean over common seeds, its 95 % paired t interval (NaN with one seed), and the number of
+        common seeds.
         A_vs_R and so on : likewise for reward and accuracies, the mean difference.
     """
     qualities = ["reward", *(f"accuracy_{name}" for name in benchmarks(frame))]

@@ -1,4 +1,4 @@
-"""The tables of arms at equal cost and of accuracy against hours, to read and to print."""
+"""The tables of arms at equal cost and of accuracy against hours, as Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from analysis.tables.table import (
 
 
 def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
-    """Write equal_cost and pareto, each as .csv, .md and .tex, each whole or not.
+    """Write equal_cost and pareto, each as .csv, .md and .tex, atomically.
 
-    `frame` as of `equal_cost`, `rivals` as of `compare_with_static`, and `clocks` as of `analysis.tables.clocks`.
+    `frame` is from `equal_cost`, `rivals` from `compare_with_static`; `clocks` are the sentences of `uneven_clocks`.
     """
     compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
     front = [*SECTION, "group", "seeds", *(name for name in frame.columns if name not in compared)]
@@ -37,7 +37,7 @@ def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, cl
 
 
 def cost_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
-    """Time to the target and reward at the time given, a line per arm."""
+    """Time to the target and reward after the given time, a line per arm."""
     return Table(
         cost_columns(frame),
         frame,
@@ -45,35 +45,35 @@ def cost_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
         notes=[*clocks, _compared(frame)],
         by_section=True,
         said=_what_is_given,
-        closing=[TARGET, CENSORED, f"{UNKNOWN}, such as a comparison without an arm to compare with."],
+        closing=[TARGET, CENSORED, f"{UNKNOWN}, such as a comparison with no arm to compare with."],
     )
 
 
 TARGET = (
     f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
-    f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it is at least the "
-    f"target, and the mean over the {LAST_STEPS} after it (fewer towards the end), too: one lucky step does not "
-    "win. The target is where the reference ended, so that one that is still getting better reaches it late."
+    f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it and the mean over the "
+    f"{LAST_STEPS} steps after it (fewer towards the end) are both at least the target: one lucky step is not enough. "
+    "The target is where the reference ended, so a reference that is still improving reaches it late."
 )
 CENSORED = (
-    "A seed that has not reached the target might with more steps; all did the same number. Of it no more is known "
-    "than that it took at least its whole training, and with that it counts: the mean is then *at least* so much. "
-    "A ratio is *at least* so much where only seeds of the arm did not reach the target, *at most* where only "
-    "seeds of the reference did not, and left out where seeds of both did not."
+    "A seed that has not reached the target might do so with more steps; all seeds did the same number. All that is "
+    "known is that it needs at least its whole training time, which is what it counts with: the mean is then a lower "
+    "bound, *at least*. A ratio is *at least* its value if only seeds of the arm missed the target, *at most* if only "
+    "seeds of the reference did, and left out if seeds of both did."
 )
-UNKNOWN = f"{MISSING} stands for what there is not"
+UNKNOWN = f"{MISSING} marks a missing value"
 
 
 def pareto_table(frame: pd.DataFrame, rivals: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
-    """What every arm has come to against its hours, and the static arms as good as a controlled one."""
+    """What every arm achieved against its hours, and which static arms are as good as a controlled one."""
 
     def said(rows: pd.DataFrame) -> list[str]:
         own = rivals[(rivals[SECTION] == rows[SECTION].iloc[0].tolist()).all(axis=1)]
         return [_rivals_of(row, own) for row in rows.to_dict(orient="records") if _is_controlled(row)]
 
     front = (
-        "An arm is on the front where no other arm of the cell is at least as good in no more time, and better or "
-        f"quicker. The means over seeds decide, whatever their errors. {UNKNOWN}."
+        "An arm is on the front if no other arm of the cell is at least as good in no more time, and better or "
+        f"faster. Means over seeds are compared, regardless of their errors. {UNKNOWN}."
     )
     return Table(
         pareto_columns(frame),
@@ -90,28 +90,28 @@ def _compared(frame: pd.DataFrame) -> str:
     if frame.empty:
         return "There is nothing to compare: no run was found."
     if frame["seeds"].max() == 0:
-        return "No run is trained to its end yet, so that nothing can be compared."
+        return "No run has finished training yet, so nothing can be compared."
     limits = by_seeds(
         frame["seeds"],
-        "No arm has more than one seed, so that no error and no interval can be given",
-        "There are {seeds} seeds of an arm; intervals are 95 % paired t intervals over the n seeds that both arms "
-        "have, wide where these are few",
+        "No arm has more than one seed, so no error or interval can be given",
+        "An arm has {seeds} seeds; intervals are 95 % paired t intervals over the n seeds that both arms have, wide if "
+        "n is small",
     )
-    return f"{limits}. Runs that are not trained to their end are left out."
+    return f"{limits}. Runs that have not finished training are left out."
 
 
 def _what_is_given(rows: pd.DataFrame) -> list[str]:
-    """Target and budget of a cell."""
+    """The target and the time budget of a cell."""
     cell = rows.iloc[0]
     if pd.isna(cell["budget_s"]):
-        return ["No run is trained to its end yet."]
+        return ["No run has finished training yet."]
     if cell["reference"] is None:
-        target = "There is no static arm, and so no target"
+        target = "There is no static arm, so there is no target"
     elif pd.isna(cell["target"]):
-        target = f"Static {cell['reference']} has no reward at its end, and so there is no target"
+        target = f"Static {cell['reference']} has no reward at its end, so there is no target"
     else:
         target = f"The target is {cell['target']:.3f}, the reward of static {cell['reference']} at its end"
-    return [f"{target}; the time given is {cell['budget_s'] / 3600:.3f} hours, when the quickest run ended."]
+    return [f"{target}; the given time is {cell['budget_s'] / 3600:.3f} hours, when the fastest run ended."]
 
 
 def _is_controlled(row: Row) -> bool:
@@ -119,9 +119,9 @@ def _is_controlled(row: Row) -> bool:
 
 
 AS_GOOD = (
-    "A static arm is as good as a controlled one in no more time where the 95 % intervals over the seeds that both "
-    f"have say so: that of the difference is above -{NO_WORSE:g}, that of the ratio of the times not above 1. With one "
-    "seed there is no interval, and the two runs decide: at least as good, in no more time."
+    "A static arm is as good as a controlled one in no more time if the 95 % intervals over the seeds that both have "
+    f"show it: that of the difference lies above -{NO_WORSE:g}, that of the ratio of the times not above 1. With one "
+    "seed there is no interval, and the two runs are compared directly: at least as good, in no more time."
 )
 
 
@@ -151,7 +151,7 @@ def _first_columns() -> list[Column]:
         group_column(),
         Column(
             "seeds",
-            f"trained to their end; a value is their mean {PLUS_MINUS} its standard error",
+            f"seeds that finished training; a value is their mean {PLUS_MINUS} its standard error",
             lambda row: str(row["seeds"]),
         ),
     ]
@@ -181,17 +181,21 @@ COST_COLUMNS = [
     *_first_columns(),
     Column(
         "hours to target",
-        "of training until the reward was at the target; at least so much where not all seeds reached it",
+        "of training until the reward reached the target; a lower bound if not all seeds reached it",
         _hours_to_target,
     ),
     Column("reached", "seeds that reached the target, and their share", _reached),
     Column(
         "hours / reference",
         "relative to the static arm that sets the target: the geometric mean over the n seeds that both have, with its "
-        "95 % paired t interval; a bound, without one, where not all reached it",
+        "95 % paired t interval; a bound without an interval if not all reached it",
         _time_ratio,
     ),
-    Column("reward then", "training reward at the time given, the same for all", with_error("reward_at_budget", 3)),
+    Column(
+        "reward then",
+        "training reward after the given time, which is the same for all arms",
+        with_error("reward_at_budget", 3),
+    ),
     Column(
         "reward - reference",
         "minus that of the same static arm at that time, with the 95 % paired t interval over n seeds",
@@ -201,27 +205,32 @@ COST_COLUMNS = [
 
 
 def cost_columns(frame: pd.DataFrame) -> list[Column]:
-    """Time to the target, reward at the time given, and accuracy then where models were kept."""
+    """Columns of time to the target, reward after the given time, and accuracy at that time if models were kept."""
     columns = [*COST_COLUMNS]
     for then in (name for name in frame.columns if name.startswith(KEPT) and f"{name}_se" in frame.columns):
         name = then.removeprefix(KEPT)
         meaning = (
-            f"accuracy on {name}, avg@k, at that time, between the models kept before and after; of seeds with both"
+            f"accuracy on {name}, avg@k, at that time, interpolated between the models kept before and after it, over "
+            "the seeds with both"
         )
         columns.append(Column(f"{name} then", meaning, with_error(then, 3)))
-        against = "minus that of the same static arm then, with the 95 % paired t interval over n seeds"
+        against = "minus that of the same static arm at that time, with the 95 % paired t interval over n seeds"
         columns.append(Column(f"{name} - reference", against, with_interval(f"{then}_vs_reference", "+.3f")))
     return columns
 
 
 def pareto_columns(frame: pd.DataFrame) -> list[Column]:
-    """Hours, and what every arm has come to, with its place on the front."""
+    """Columns of hours and of what every arm achieved, and whether it is on the front."""
     columns = [*_first_columns(), Column("hours", "of all training steps", with_error("wall_s", 3, 1 / 3600))]
     for name, column in _qualities(frame).items():
         meaning = "training reward at the end" if name == "reward" else f"accuracy on {name}, avg@k"
         columns.append(Column(name, meaning, with_error(column, 3)))
         columns.append(
-            Column(f"{name}, front", "whether the arm is on the front of that", _on_front(FRONT + name, column))
+            Column(
+                f"{name}, front",
+                f"whether the arm is on the front of {name} against hours",
+                _on_front(FRONT + name, column),
+            )
         )
     return columns
 

@@ -1,9 +1,8 @@
 """Arms at equal cost: time to a given accuracy, accuracy at a given time, and the front of accuracy against hours.
 
-Every arm does the same number of steps, and the quick ones are done early: the end of training alone compares them at
-unequal cost. What is compared is the curve of the training reward, the outcome reward of the step's responses as a
-trailing mean over ten steps. The first nine steps are means over what there is. Where runs kept models on the way
-(`training.keep_model_every`), their accuracy on the benchmarks is compared at equal time, too.
+All arms do the same number of steps, and fast ones finish early: comparing only the ends of training compares them at
+unequal cost. So the curves of the training reward are compared (see `analysis.tables.curves`) and, if runs kept models
+on the way (`training.keep_model_every`), their accuracy on the benchmarks at equal time.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ COMPARED = [
 
 
 def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
-    """One row per arm, of the runs that are trained to their end; all NaN where an arm has none.
+    """One row per arm, from the runs that finished training; all NaN if an arm has none.
 
     Parameters
     ----------
@@ -51,30 +50,32 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
     -------
     DataFrame
         model, algorithm, stack, group : the arm.
-        seeds : number of its runs that are trained to their end.
-        reference : the group that the arms of a cell are compared with: static 16, or the largest static size where
-        it has no trained run; None where no static arm has.
-        target : reward, the reference's mean over seeds of the curve's last value. The same for the whole cell.
+        seeds : number of its runs that finished training.
+        reference : the group that the arms of a cell are compared with: static 16, or the largest static size that
+        has a trained run if 16 has none; None if no static arm has one.
+        target : last value of the reference's reward curve, mean over seeds. The same for the whole cell.
         reached, reached_share : number and share of the seeds whose run reached the target (see `time_to`).
-        time_to_target_s, _se : seconds of training, mean over the seeds and its standard error; NaN where a seed has
-        not reached the target, as a mean over the others would be that of the lucky ones.
-        time_to_target_at_least_s : then this, the mean of what is known: a seed that has not reached the target took
-        at least its whole training (a restricted mean).
+        time_to_target_s, _se : seconds of training, mean over the seeds and its standard error; NaN if a seed did not
+        reach the target, since the mean over the others would be biased towards lucky seeds.
+        time_to_target_at_least_s : set in that case: the mean with the whole training time for seeds that did not
+        reach the target (a restricted mean).
         time_vs_reference, _low, _high, _n : time relative to the reference's, as the geometric mean over common seeds,
-        its 95 % paired t interval, and the number of these seeds; NaN but for the last where one of them has not
-        reached the target in one of the arms.
-        time_vs_reference_at_least, _at_most : then this, with what is known in the place of the time: where it was only
-        the arm's seeds, or only the reference's, that did not reach it. Where it was both the ratio is not known.
-        budget_s : seconds of training that every run of the cell has had: when its quickest run ended.
+        its 95 % paired t interval, and the number of these seeds; all but the number are NaN if a seed did not reach
+        the target in one of the arms.
+        time_vs_reference_at_least, _at_most : set in that case, with the whole training time for seeds that did not
+        reach the target: at_least if these are all the arm's, at_most if all the reference's. If both have some, the
+        ratio is unknown.
+        budget_s : seconds of training that every run of the cell had: the time when its fastest run ended.
         reward_at_budget, reward_at_budget_se : the curve's value then (see `reward_at`), mean over seeds and error.
-        reward_vs_reference, _low, _high, _n : mean difference to the reference's then, its paired t interval, and the
+        reward_vs_reference, _low, _high, _n : mean difference from the reference's, its paired t interval, and the
         number of common seeds.
-        kept_B, _se, kept_B_vs_reference, _low, _high, _n : likewise the accuracy then (see `accuracy_at`) on each
-        benchmark B that kept models have been evaluated on.
+        kept_B, _se, kept_B_vs_reference, _low, _high, _n : likewise the accuracy at that time (see `accuracy_at`) on
+        each benchmark B that kept models were evaluated on.
         wall_s, wall_s_se : seconds of all steps.
-        reward, accuracy_B, and their _se : the curve's last value, and accuracy on each benchmark B of the seeds that
-        are evaluated.
-        front_reward, front_B : whether the arm is on the cell's front of that against wall_s (see `pareto_front`).
+        reward, accuracy_B, and their _se : the curve's last value, and accuracy on each benchmark B over the seeds that
+        were evaluated.
+        front_reward, front_B : whether the arm is on the cell's front of reward, or of accuracy on B, against wall_s
+        (see `pareto_front`).
     """
     qualities = qualities_of(runs)
     ends = ["wall_s", *qualities.values()]
@@ -92,7 +93,7 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
 
 
 def _cell_rows(section: Section, arms: Arms, ends: Sequence[str], kept: Sequence[str]) -> list[Row]:
-    """The rows of `equal_cost` of one cell, without the front."""
+    """The rows of `equal_cost` for one cell, without the front."""
     arms = {group: trained(seeds) for group, seeds in arms.items()}
     reference = _reference(arms)
     target = _mean(reward_curve(run.steps)[-1] for run in arms.get(reference, {}).values())[0]
@@ -132,13 +133,13 @@ def _measure(
 
 
 def _mean(values: Iterable[float]) -> tuple[float, float]:
-    """Mean and standard error of the values that are there; NaN, NaN where none is."""
+    """Mean and standard error, ignoring missing values; NaN, NaN if there are no others."""
     values = pd.Series(list(values), dtype=float).dropna().to_numpy()
     return mean_and_error(values) if len(values) else (np.nan, np.nan)
 
 
 def _time_to_target(own: pd.DataFrame, target: float) -> dict[str, float]:
-    """The times of an arm's seeds, censored where a run ended before it had reached the target."""
+    """Time to the target over an arm's seeds, censored if a run ended before it reached the target."""
     times = own["time_to_target_s"]
     reached = int(times.notna().sum())
     row = {"reached": reached, "reached_share": np.nan, "time_to_target_at_least_s": np.nan}
@@ -151,12 +152,12 @@ def _time_to_target(own: pd.DataFrame, target: float) -> dict[str, float]:
 
 
 def _known_times(own: pd.DataFrame) -> pd.Series:
-    """Seconds to the target, or of the whole training for a seed that has not reached it."""
+    """Seconds to the target, or of the whole training for seeds that did not reach it."""
     return own["time_to_target_s"].fillna(own["wall_s"])
 
 
 def _against_reference(own: pd.DataFrame, reference: pd.DataFrame | None) -> dict[str, float]:
-    """Time as a ratio, reward and accuracy then as differences."""
+    """Time to the target as a ratio; reward and accuracy at the budget as differences."""
     time = _time_against(own, own.iloc[:0] if reference is None else reference)
     then = {"reward_at_budget": "reward", **{name: name for name in own if name.startswith(KEPT)}}
     arms = [arm if arm is None else arm[list(then)].rename(columns=then) for arm in (own, reference)]
@@ -164,7 +165,7 @@ def _against_reference(own: pd.DataFrame, reference: pd.DataFrame | None) -> dic
 
 
 def _time_against(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
-    """The ratio of the times to the target; a bound of it where seeds of one arm have not reached it."""
+    """The ratio of the times to the target; a bound on it if seeds of one arm did not reach it."""
     seeds = own.index.intersection(reference.index)
     late = [bool(arm.loc[seeds, "time_to_target_s"].isna().any()) for arm in (own, reference)]
     ratio = over_common(paired_ratio, _known_times(own), _known_times(reference))

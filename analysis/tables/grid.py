@@ -1,4 +1,4 @@
-"""Every table over the runs of a results folder: computed once, for the files and for the report."""
+"""All tables over the runs of a results folder, computed once for the files and the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger("sagc")
 
 
 class GridTables:
-    """The tables over these runs, in natural order, each computed when it is first asked for."""
+    """The tables over these runs, which are in natural order; each is computed on first use."""
 
     def __init__(self, runs: Sequence[RunResults]):
         self.all = runs
@@ -39,13 +39,13 @@ class GridTables:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row per run that is done (see `analysis.results.summary.summary_row`), with its ratios to static 16."""
+        """One row per finished run (see `analysis.results.summary.summary_row`), with its ratios to static 16."""
         rows = pd.DataFrame([run.summary for run in self.done])
         return add_ratios(rows.astype({"processor_s": float})) if len(rows) else rows
 
     @cached_property
     def arms(self) -> pd.DataFrame:
-        """See `analysis.tables.arms.summarize_arms`; empty where no run is done."""
+        """See `analysis.tables.arms.summarize_arms`; empty if no run is finished."""
         return summarize_arms(self.runs) if len(self.runs) else pd.DataFrame()
 
     @cached_property
@@ -75,18 +75,27 @@ class GridTables:
 
     @cached_property
     def lengths(self) -> pd.DataFrame:
-        """See `analysis.tables.output_lengths.compare_lengths`, which raises UserError."""
+        """See `analysis.tables.output_lengths.compare_lengths`.
+
+        Raises
+        ------
+        UserError
+            If output lengths cannot be compared.
+        """
         return compare_lengths(self.done)
 
     def write_runs(self, results: Path) -> None:
-        """Write every run's summary.json, and over all of them summary, output_lengths, and in tables/ those over arms.
+        """Write every run's summary.json, the tables summary and output_lengths, and those over arms in tables/.
 
-        Raises UserError where output lengths cannot be compared; nothing is written then.
+        Raises
+        ------
+        UserError
+            If output lengths cannot be compared; nothing is written then.
         """
         lengths = lengths_table(self.lengths)
         for run in self.done:
             write_atomically(run.folder.summary, json.dumps(run.summary, indent=2, allow_nan=False) + "\n")
-        columns = ["processor_s", *self.runs.columns.drop("processor_s")]  # in the order that readers may count on
+        columns = ["processor_s", *self.runs.columns.drop("processor_s")]  # readers may rely on this order
         runs_table(self.runs).write(results / "summary", csv=self.runs[columns], latex=False)
         write_atomically(results / "tables" / "arms.csv", self.arms.to_csv(index=False))
         efficiency_table(self.arms, self.clocks.values()).write(results / "tables" / "efficiency")
@@ -94,7 +103,7 @@ class GridTables:
         lengths.write(results / "output_lengths", csv=self.lengths)
 
     def write_comparisons(self, results: Path) -> None:
-        """Write into tables/ what is compared from the traces: equal_cost, pareto, savings and published."""
+        """Write the comparisons of traces into tables/: equal_cost, pareto, savings and published."""
         folder, clocks = results / "tables", list(self.clocks.values())
         write_equal_cost(self.costs, self.rivals, folder, clocks)
         savings_table(self.split, clocks).write(folder / "savings", csv=self.split)
@@ -102,14 +111,14 @@ class GridTables:
 
 
 def summarize_results(results: str | Path) -> pd.DataFrame:
-    """Summarize every complete run below a folder and write the tables over them (see `GridTables.write_runs`).
+    """Summarize every complete run below a folder, write the tables over them, and return the table over runs.
 
-    Runs that are not complete are left out, each with a warning. Returns the table over runs.
+    See `GridTables.write_runs`. Incomplete runs are left out, each with a warning.
 
     Raises
     ------
     UserError
-        Where there is no complete run, or two of the same cell, and where output lengths cannot be compared.
+        If there is no complete run, two are of the same cell, or output lengths cannot be compared.
     """
     results = Path(results)
     runs, elsewhere, unread = read_runs(results)

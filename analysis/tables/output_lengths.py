@@ -1,7 +1,7 @@
 """Are outputs shorter after straggler-aware control? Controlled arms against static ones, problem by problem.
 
-Both arms answered the same problems of a benchmark, so what is compared is paired, a difference per problem: how much
-the problems differ from each other cancels out of it. Lengths in training are not here but in summary.csv.
+Both arms answered the same problems of a benchmark, so the comparison is paired: taking a difference per problem
+cancels how much the problems differ from each other. Lengths in training are in summary.csv.
 """
 
 from __future__ import annotations
@@ -22,44 +22,43 @@ from analysis.tables.table import MISSING, Column, Table, by_seeds, decimals, pe
 from sagc.errors import UserError
 from sagc.system.jsonl import read_rows
 
-SAME = ("max_response_tokens", "temperature", "top_p")  # keys of the evaluation that lengths depend on
+SAMPLING_KEYS = ("max_response_tokens", "temperature", "top_p")  # settings of the evaluation that affect lengths
 COLUMNS = [
     *(*SECTION, "benchmark", "controlled", "static", "seeds", "problems"),
     *("tokens_controlled", "tokens_static", "difference", "relative", "relative_low", "relative_high"),
     *("cut_off_rate_controlled", "cut_off_rate_static"),
 ]
 NOTHING = (
-    "There is nothing to compare: no controlled and static run have a model, algorithm, stack, seed and benchmark in "
-    "common."
+    "There is nothing to compare: no controlled and static run share a model, algorithm, stack, seed and benchmark."
 )
 
 
 def compare_lengths(runs: Iterable[RunResults]) -> pd.DataFrame:
     """Every controlled arm against every static one of the same model, algorithm and stack, on every benchmark.
 
-    Two arms are compared over the seeds that both have, and not where there is none. The length of a problem is the
-    mean over its responses, and then over these seeds.
+    Two arms are compared over their common seeds, if there are any. The length for a problem is the mean over its
+    responses, and then over these seeds.
 
     Parameters
     ----------
     runs : iterable of RunResults
-        Evaluated, and in natural order, as `analysis.results.runs.load_results` gives them.
+        Evaluated runs in natural order, as from `analysis.results.runs.load_results`.
 
     Returns
     -------
     DataFrame
-        model, algorithm, stack, benchmark, controlled, static : what is compared; no rows where nothing can be.
-        seeds, problems : how many both arms have.
+        model, algorithm, stack, benchmark, controlled, static : the arms compared; no rows if there are none.
+        seeds, problems : how many both arms have in common.
         tokens_controlled, tokens_static : output tokens, mean over the problems.
         difference : mean over the problems of controlled - static, in tokens.
         relative : difference / tokens_static.
         relative_low, relative_high : 95 % interval of `relative` over the problems (`ratio_of_means`).
-        cut_off_rate_controlled, cut_off_rate_static : share of responses that the limit ended.
+        cut_off_rate_controlled, cut_off_rate_static : share of responses cut off by the length limit.
 
     Raises
     ------
     UserError
-        For samples that are missing or malformed, and arms whose runs had other problems or were sampled with another
+        If samples are missing or malformed, or the runs were evaluated on different problems or with a different length
         limit, temperature or top-p.
     """
     rows = []
@@ -75,16 +74,16 @@ def compare_lengths(runs: Iterable[RunResults]) -> pd.DataFrame:
 
 
 def lengths_table(frame: pd.DataFrame) -> Table:
-    """The comparisons, a line each; or why there are none."""
+    """The comparisons, one per line, or why there are none."""
     if frame.empty:
         return Table(LENGTH_COLUMNS, frame, title="Output lengths", notes=[NOTHING], by_section=True, names=3)
-    alone = f"{MISSING} stands for the interval over a single problem, which has none."
+    alone = f"{MISSING} marks the missing interval over a single problem."
     return Table(
         LENGTH_COLUMNS,
         frame,
         title="Output lengths",
         notes=[
-            f"{len(frame)} comparison{'s' if len(frame) > 1 else ''}, a line each; all columns are in "
+            f"{len(frame)} comparison{'s' if len(frame) > 1 else ''}, one per line; all columns are in "
             "output_lengths.csv. A negative difference means shorter outputs after control. "
             + by_seeds(frame["seeds"], ONE_SEED, SEVERAL_SEEDS)
         ],
@@ -95,15 +94,15 @@ def lengths_table(frame: pd.DataFrame) -> Table:
 
 
 CENSORED = (
-    "A cut-off response has a censored length: it would have gone on, by nobody knows how much. Where the cut-off "
-    "rates of the two arms differ, so does how much is missing from their tokens."
+    "The length of a cut-off response is censored: how long it would have become is unknown. If the cut-off rates of "
+    "two arms differ, so does how much is missing from their tokens."
 )
 ONE_SEED = (
-    "Every comparison is of one seed: its interval is over problems only, and does not say how another seed would have "
-    "come out."
+    "Every comparison uses one seed: its interval is over problems only and says nothing about how another seed would "
+    "have come out."
 )
 SEVERAL_SEEDS = (
-    "A comparison is of {seeds} seeds, taken as they are: its interval is over problems only, and does not say how "
+    "A comparison uses {seeds} seeds, treated as fixed: its interval is over problems only and says nothing about how "
     "other seeds would have come out."
 )
 
@@ -113,7 +112,7 @@ SEVERAL_SEEDS = (
 
 @dataclass(frozen=True)
 class Samples:
-    """A run's answers to a benchmark: per problem, in the order of the ids, the mean length of its responses."""
+    """A run's answers to a benchmark: the mean response length per problem, in the order of the ids."""
 
     run: RunResults
     ids: list[str]
@@ -158,14 +157,15 @@ def _check_comparable(one: Samples, other: Samples, benchmark: str) -> None:
     names = f"{one.run.folder.path} and {other.run.folder.path}"
     if differing := set(one.ids) ^ set(other.ids):
         raise UserError(
-            f"{names} were not asked the same problems of {benchmark}: {min(differing)!r} is in one of them only; "
+            f"{names} were not asked the same problems of {benchmark}: {min(differing)!r} is in only one of them; "
             "evaluate both on the same problems"
         )
-    for key in SAME:
+    for key in SAMPLING_KEYS:
         values = [samples.run.evaluation["evaluation"].get(key) for samples in (one, other)]
         if values[0] != values[1]:
             raise UserError(
-                f"{names} were evaluated with another {key}, {values[0]} and {values[1]}; evaluate one again"
+                f"{names} were evaluated with different values of {key}, {values[0]} and {values[1]}; "
+                "evaluate one again"
             )
 
 
@@ -176,14 +176,14 @@ def _read_samples(run: RunResults, benchmark: str) -> Samples:
         if missing:
             raise UserError(f"{place}: a problem without {', '.join(missing)}; evaluate the run again")
         if row["id"] in problems:
-            raise UserError(f"{place}: the id {row['id']!r} occurs before; evaluate the run again")
+            raise UserError(f"{place}: the id {row['id']!r} occurs twice; evaluate the run again")
         problems[row["id"]] = np.mean(row["output_tokens"])
         flags += row["cut_off"]
     ids = sorted(problems)
     return Samples(run, ids, np.array([problems[each] for each in ids]), np.mean(flags))
 
 
-# What the Markdown table says ----------------------------------------------------------------------------------------
+# Columns of the Markdown table ---------------------------------------------------------------------------------------
 
 
 def _signed(name: str, scale: float = 1.0) -> Callable[[dict[str, Any]], str]:
@@ -198,14 +198,18 @@ def _interval(row: dict[str, Any]) -> str:
 LENGTH_COLUMNS = [
     Column("benchmark", "the problems, the same for both arms", lambda row: row["benchmark"]),
     Column("controlled", "the arm whose group size a controller chose in training", lambda row: row["controlled"]),
-    Column("static", "the static group size G that it is compared with", lambda row: row["static"]),
+    Column("static", "the static group size G it is compared with", lambda row: row["static"]),
     Column("tokens", "output tokens of the controlled arm, mean over problems", decimals("tokens_controlled", 1)),
-    Column("tokens, static", "the same of the static arm", decimals("tokens_static", 1)),
+    Column("tokens, static", "the same for the static arm", decimals("tokens_static", 1)),
     Column("difference", "controlled - static in tokens, paired by problem, mean over problems", _signed("difference")),
     Column("difference %", "difference relative to tokens, static", _signed("relative", scale=100)),
     Column("95 % interval", "of difference %, a ratio of means: a paired t interval over problems", _interval),
-    Column("problems", "how many there are", lambda row: str(row["problems"])),
-    Column("seeds", "how many both arms have; a problem's tokens are a mean over them", lambda row: str(row["seeds"])),
-    Column("cut off %", "responses of the controlled arm that the limit ended", percent("cut_off_rate_controlled")),
-    Column("cut off %, static", "the same of the static arm", percent("cut_off_rate_static")),
+    Column("problems", "number of problems", lambda row: str(row["problems"])),
+    Column(
+        "seeds", "number that both arms have; a problem's tokens are a mean over them", lambda row: str(row["seeds"])
+    ),
+    Column(
+        "cut off %", "responses of the controlled arm cut off by the length limit", percent("cut_off_rate_controlled")
+    ),
+    Column("cut off %, static", "the same for the static arm", percent("cut_off_rate_static")),
 ]

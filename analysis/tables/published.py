@@ -1,7 +1,7 @@
-"""The paper's published numbers beside ours.
+"""The paper's published numbers next to ours.
 
-They are of other hardware, data and settings, and here mostly of another model: what can be compared is the ratio of
-an arm to static 16. Nothing is here but what is known for certain.
+They were measured on other hardware, data and settings, and mostly with another model than ours: only ratios of an arm
+to static 16 can be compared. Only numbers that are known for certain are listed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ SOURCE = (
     'Khan, Ahmed, Fayyaz, Di, Hong, Ali Anwar, "Faster Synchronous On-Policy RL via Straggler-Aware Group Sizing", '
     "arXiv 2606.02218, 2026"
 )
-FAMILY, MODEL, ALGORITHM = "llama", "Llama-3.2-3B", "dapo"  # for which of its stacks could not be established
+FAMILY, MODEL, ALGORITHM = "llama", "Llama-3.2-3B", "dapo"  # the paper's stack for these is unknown
 PUBLISHED = pd.DataFrame(
     {"straggler_rate": [0.996, 0.434], "wall_s": [29.50 * 3600, 16.00 * 3600]}, index=[REFERENCE, "sagc"]
 )
-SCALES = {  # what our rows train, and what is said of it
-    "the paper's model": "The rows of the paper's model are of the same model as theirs.",
-    "embedded scale": "The rows at embedded scale are of a tiny model of the same family, on a toy task: another model "
-    "than theirs, so that even the ratios show no more than the direction.",
-    "another model": "The rows of another model are of the same family, and of another model than theirs.",
-    "no run": f"No run here is of a Llama model with {ALGORITHM.upper()}.",
+SCALES = {  # what our rows train -> the note on it
+    "the paper's model": "The rows of the paper's model use the same model as theirs.",
+    "embedded scale": "The rows at embedded scale use a tiny model of the same family on a toy task, so even the "
+    "ratios show no more than the direction.",
+    "another model": "The rows of another model use a different model of the same family.",
+    "no run": f"No run here trains a Llama model with {ALGORITHM.upper()}.",
 }
-SAME, EMBEDDED, ANOTHER, NONE = SCALES
+SAME_MODEL, EMBEDDED, OTHER_MODEL, NO_RUN = SCALES
 COLUMNS = [
     *(*SECTION, "scale", "group", "seeds"),
     *(f"{name}{suffix}" for name in PUBLISHED for suffix in ("_published", "", "_se")),
@@ -44,25 +44,24 @@ COLUMNS = [
 
 
 def published(runs: Sequence[RunResults]) -> pd.DataFrame:
-    """Every published arm beside ours, for each of our cells of the same algorithm and a model of the same family.
+    """Every published arm next to ours, for each of our cells with the same algorithm and a model of the same family.
 
     Parameters
     ----------
     runs : sequence of RunResults
-        In natural order, as `analysis.results.runs.load_results` gives them. Those that are not trained to their end do
-        not count.
+        In natural order, as from `analysis.results.runs.load_results`. Those that did not finish training are ignored.
 
     Returns
     -------
     DataFrame
-        model, algorithm, stack : our cell; where there is none, the paper's model, and no stack.
-        scale : "the paper's model", "embedded scale" or "another model", as what our cell trains; or "no run".
+        model, algorithm, stack : our cell; if there is none, the paper's model, and no stack.
+        scale : what our cell trains: "the paper's model", "embedded scale" or "another model"; or "no run".
         group : the arm.
         seeds : number of our runs.
         X_published, X, X_se : for X in straggler_rate (0 to 1) and wall_s (seconds): theirs, and ours as the mean over
-        seeds and its standard error; NaN where there is none.
-        X_vs_static16_published, X_vs_static16, _low, _high, _n : relative to static 16, theirs, and ours as the
-        geometric mean over the seeds that both have, with its 95 % paired t interval and the number of these seeds.
+        seeds and its standard error; NaN if missing.
+        X_vs_static16_published, X_vs_static16, _low, _high, _n : relative to static 16: theirs, and ours as the
+        geometric mean over common seeds, with its 95 % paired t interval and the number of these seeds.
     """
     cells = [(section, arms) for section, arms in arms_by_cell(runs).items() if _matches(section[1], arms)]
     rows = [row for section, arms in cells or [((MODEL, ALGORITHM, None), {})] for row in _rows(section, arms)]
@@ -74,23 +73,23 @@ def _matches(algorithm: str, arms: Arms) -> bool:
 
 
 def _model(arms: Arms) -> dict[str, Any]:
-    """The model's part of the config, of the first run of a cell."""
+    """The model section of the config of a cell's first run."""
     first = next(iter(next(iter(arms.values())).values()))
     return first.config["run"].get("model", {})
 
 
 def _architecture(model: dict[str, Any]) -> str:
-    """What names the family: a tiny model's architecture, or the last part of the path to a pretrained one."""
+    """The text that names the family: a tiny model's architecture, or the last part of a pretrained model's path."""
     return str(model.get("architecture") or Path(model.get("path") or "").name).lower()
 
 
 def _scale(arms: Arms) -> str:
     if not arms:
-        return NONE
+        return NO_RUN
     model = _model(arms)
     if model.get("type") == "tiny":
         return EMBEDDED
-    return SAME if _architecture(model) == MODEL.lower() else ANOTHER
+    return SAME_MODEL if _architecture(model) == MODEL.lower() else OTHER_MODEL
 
 
 def _rows(section: tuple, arms: Arms) -> Iterable[dict[str, Any]]:
@@ -106,7 +105,7 @@ def _rows(section: tuple, arms: Arms) -> Iterable[dict[str, Any]]:
 
 
 def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
-    """What is compared, a row per seed that is trained to its end."""
+    """The compared values, one row per seed that finished training."""
     rows = {
         seed: training_columns(run.steps, run.config["run"]["straggler"].get("event", "group"))
         for seed, run in trained(seeds).items()
@@ -115,20 +114,20 @@ def _measure(seeds: dict[int, RunResults]) -> pd.DataFrame:
 
 
 def write_published(frame: pd.DataFrame, folder: Path, clocks: Iterable[str] = ()) -> None:
-    """Write published as .csv, .md and .tex, each whole; `clocks` as of analysis.tables.clocks."""
+    """Write published as .csv, .md and .tex, atomically; `clocks` are the sentences of `uneven_clocks`."""
     intro = (
-        f"**Theirs** is published: {MODEL} with {ALGORITHM.upper()}, on other hardware, with data and settings that "
-        "could not be found; for which of the paper's stacks could not be established. **Ours** was measured here. "
-        "Only the ratios to static 16 can be compared."
+        f"**Theirs** is published: {MODEL} with {ALGORITHM.upper()}, on other hardware; its data, its settings and "
+        "which of the paper's stacks it used could not be determined. **Ours** was measured here. Only the ratios to "
+        "static 16 can be compared."
     )
     missing = (
-        f"{MISSING} stands for what there is not: an arm without a run that is trained to its end, a ratio without any "
-        "stragglers, and an interval of one seed."
+        f"{MISSING} marks a missing value: an arm with no run that finished training, a ratio without any stragglers, "
+        "or an interval over one seed."
     )
     table = Table(
         [*named(SECTION), *PUBLISHED_COLUMNS],
         frame,
-        title="The paper's numbers beside ours",
+        title="The paper's numbers next to ours",
         notes=[*clocks, intro, *(sentence for scale, sentence in SCALES.items() if scale in set(frame["scale"]))],
         key=[f"Source of theirs: {SOURCE}."],
         closing=[missing] if frame["straggler_rate_vs_static16"].isna().any() else [],
@@ -149,10 +148,10 @@ def _pair(title: str, meaning: str, name: str, digits: int, scale: float = 1.0) 
 
 TO_REFERENCE = f"relative to static {REFERENCE}"
 PUBLISHED_COLUMNS = [
-    Column("scale", "what our rows train, beside the paper's model", lambda row: row["scale"]),
+    Column("scale", "what our rows train, compared with the paper's model", lambda row: row["scale"]),
     Column("group", "static group size G, or the controller as published", lambda row: row["group"]),
-    Column("seeds, ours", "how many; theirs are not known", lambda row: str(row["seeds"])),
-    *_pair("stragglers %", "straggler rate of the whole training", "straggler_rate", 1, 100),
+    Column("seeds, ours", "number of our seeds; theirs is not known", lambda row: str(row["seeds"])),
+    *_pair("stragglers %", "straggler rate over the whole training", "straggler_rate", 1, 100),
     *_pair("stragglers / 16", f"straggler rate {TO_REFERENCE}", "straggler_rate_vs_static16", 2),
     *_pair("hours", "of training", "wall_s", 3, 1 / 3600),
     *_pair("hours / 16", f"hours {TO_REFERENCE}", "wall_s_vs_static16", 2),

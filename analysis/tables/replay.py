@@ -1,4 +1,4 @@
-"""What `sagc replay` prints: a table per log, the notes below it, and the numbers as CSV."""
+"""What `sagc replay` prints: a table per log with notes below it, and the numbers as CSV."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from sagc.replay.estimate import MEASURES, Replay
 from sagc.system.files import write_atomically
 
 SCALES = {"straggler_rate": 100, "idle_fraction": 100, "informative_share": 100}
-DRIFT = "This is a what-if on the lengths of this run: a policy trained with another group size drifts apart from it."
-INTERVALS = "In brackets: where 95 % of other runs with such lengths would be."
+DRIFT = (
+    "This is a what-if on the lengths of this run: a policy trained with another group size would drift away from it."
+)
+INTERVALS = "In brackets: the range that would hold 95 % of other runs with such lengths."
 
 
 def replay_frame(replays: Sequence[Replay]) -> pd.DataFrame:
-    """A row per log and arm (see `sagc.replay.estimate.Estimate`), with X, X_low and X_high per measure."""
+    """One row per log and arm (see `sagc.replay.estimate.Estimate`), with X, X_low and X_high for each measure X."""
     rows = []
     for each in replays:
         for estimate in each.estimates:
@@ -38,7 +40,7 @@ def write_csv(replays: Sequence[Replay], path: Path) -> None:
 
 
 def replay_text(replay: Replay) -> str:
-    """The table of one log and the notes below it, each a sentence or two of plain text."""
+    """The table of one log and the notes below it, in plain text."""
     columns = [
         Column("group", "", lambda row: row["arm"] + ", played" * row["played"]),
         Column("mean G", "", lambda row: f"{row['mean_group_size']:.1f}"),
@@ -58,7 +60,7 @@ def replay_text(replay: Replay) -> str:
 
 
 def as_list(sentences: Sequence[str]) -> str:
-    """One item each, in lines of at most 120 characters."""
+    """A bulleted list, wrapped at 120 characters."""
     return "\n".join(
         textwrap.fill(each, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
         for each in sentences
@@ -90,16 +92,16 @@ def _readings(replay: Replay) -> list[str]:
     sizes = " to ".join(map(str, sorted({log.sizes[0], log.sizes[-1]})))
     found = [
         f"From {len(log.steps)} steps with groups of {sizes}, for tau {replay.tau:g}. Barrier: the longest response, "
-        f"summed over the rounds of generation; barrier and tokens are per step. {INTERVALS}",
+        f"summed over the rounds of generation. Barrier and tokens are per step. {INTERVALS}",
         DRIFT,
     ]
     if log.max_rounds is not None:
         found.append(
-            f"Dynamic sampling, at most {log.max_rounds} rounds: how many smaller groups would be generated again, "
-            "and how long those are, is modelled from the log's rewards and lengths; the straggler rate and the "
+            f"Dynamic sampling, at most {log.max_rounds} rounds: how many smaller groups would be regenerated, and how "
+            "long they would be, is modelled from the log's rewards and lengths; the straggler rate and the "
             "informative share are counted. Groups: those generated per step."
         )
     if len(log.sizes) > 1:
-        rests = ", ".join(f"{each.arm} rests on {each.steps}" for each in replay.estimates if not each.played)
-        found.append(f"A step answers sizes up to its own: of {len(log.steps)} steps, {rests}.")
+        used = ", ".join(f"{each.steps} for {each.arm}" for each in replay.estimates if not each.played)
+        found.append(f"A step tells about sizes up to its own: of {len(log.steps)} steps, the estimates use {used}.")
     return found

@@ -18,17 +18,17 @@ RIVALS = [
     *(f"{name}{part}" for name in ("difference", "time") for part in INTERVAL),
     "as_good",
 ]
-NO_WORSE = 0.01  # of reward or accuracy, one in a hundred: here about an accuracy's standard error over its problems
+NO_WORSE = 0.01  # of reward or accuracy; about the standard error of an accuracy over its problems here
 
 
 def pareto_front(hours: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
-    """Whether no other point is at least as good in both, less time and more accuracy, and better in one.
+    """Whether no other point is at least as good in both time (less) and accuracy (more), and better in one.
 
     Parameters
     ----------
     hours, accuracy : numpy.ndarray
-        (points,) in any unit. A point with a NaN is never on the front, and keeps no other from it. Of two equal
-        points both or neither are on it.
+        (points,) in any unit. A point with a NaN is never on the front, and keeps no other off it. Of two equal
+        points, both or neither are on it.
 
     Returns
     -------
@@ -53,21 +53,20 @@ def compare_with_static(runs: Sequence[RunResults]) -> pd.DataFrame:
     Parameters
     ----------
     runs : sequence of RunResults
-        In natural order, as `analysis.results.runs.load_results` gives them. Those that are not trained to their end do
-        not count.
+        In natural order, as from `analysis.results.runs.load_results`. Those that did not finish training are ignored.
 
     Returns
     -------
     DataFrame
         model, algorithm, stack, group : the controlled arm.
         quality : reward, or a benchmark.
-        static : the static arm; no row where no seed of both has a value of the quality.
-        difference, _low, _high, _n : the static arm's quality minus the controlled arm's, mean over common seeds, its
-        95 % paired t interval, and their number.
+        static : the static arm; no row unless both arms have a value of the quality for a common seed.
+        difference, _low, _high, _n : the static arm's quality minus the controlled arm's: mean over common seeds, its
+        95 % paired t interval, and the number of seeds.
         time, _low, _high, _n : likewise the static arm's seconds relative to the controlled arm's, the geometric mean.
-        as_good : whether the static arm is as good in no more time. With several seeds by the intervals: that of
-        difference is above -NO_WORSE, that of time not above 1. With one seed, which has none: difference is at least
-        0, time at most 1.
+        as_good : whether the static arm is as good in no more time. With several seeds, judged by the intervals: that
+        of difference is above -NO_WORSE, that of time not above 1. With one seed: difference is at least 0, time at
+        most 1.
     """
     qualities = qualities_of(runs)
     rows = []

@@ -1,4 +1,4 @@
-"""The table over all runs, with what each cost relative to static 16."""
+"""The table over all runs, with each run's cost relative to static 16."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATIOS = {"wall_vs_static16": "wall_s", "rollout_vs_static16": "rollout_s", "tok
 def add_ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """The table with wall time, rollout time and tokens relative to static 16: same model, algorithm, stack and seed.
 
-    Where there is no such run the ratios are NaN.
+    The ratios are NaN if there is no such run.
     """
     pairing = [*SECTION, "seed"]
     reference = frame[frame["group"] == REFERENCE].set_index(pairing)
@@ -28,12 +28,12 @@ def add_ratios(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def runs_table(frame: pd.DataFrame) -> Table:
-    """The table with its ratios (see `add_ratios`), a line per run."""
+    """The table with its ratios (see `add_ratios`), one line per run."""
     seeds = frame.groupby([*SECTION, "group"], sort=False).size()
-    number = f"{len(frame)} run{'s' if len(frame) > 1 else ''}, a line each; all columns are in summary.csv."
+    number = f"{len(frame)} run{'s' if len(frame) > 1 else ''}, one per line; all columns are in summary.csv."
     missing = (
-        f"{MISSING} stands for what a run does not have: a ratio without a static {REFERENCE} of the same model, "
-        "algorithm, stack and seed, or a benchmark that it was not evaluated on."
+        f"{MISSING} marks a missing value: a ratio without a static {REFERENCE} of the same model, algorithm, stack "
+        "and seed, or a benchmark that the run was not evaluated on."
     )
     return Table(
         _columns(frame),
@@ -46,10 +46,10 @@ def runs_table(frame: pd.DataFrame) -> Table:
 
 
 ONE_SEED = (
-    "There is one seed of everything, so no interval over seeds can be given: ± is over a benchmark's problems and "
-    "does not say how another seed would have come out."
+    "Each arm has one seed, so no interval over seeds can be given: ± is over a benchmark's problems and says nothing "
+    "about how another seed would have come out."
 )
-SEVERAL_SEEDS = "There are {seeds} seeds of each; ± is over a benchmark's problems, not over seeds."
+SEVERAL_SEEDS = "Each arm has {seeds} seeds; ± is over a benchmark's problems, not over seeds."
 
 
 # Columns of the Markdown table ---------------------------------------------------------------------------------------
@@ -66,29 +66,29 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
         Column("moves", "changes of the group size per step", decimals("moves_per_step", 2)),
         Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, scale=1e-3)),
         Column("wall, s", "seconds of all training steps, checkpoints excluded", decimals("wall_s", 0)),
-        Column("rollout, s", "of which generating and scoring responses", decimals("rollout_s", 0)),
-        Column("train, s", "of which updating the weights", decimals("train_s", 0)),
+        Column("rollout, s", "the part spent generating and scoring responses", decimals("rollout_s", 0)),
+        Column("train, s", "the part spent updating the weights", decimals("train_s", 0)),
         Column(
             "processor, s",
-            "that the run's own processes computed in these steps, whatever else the machine did",
+            "used by the run's own processes in these steps, regardless of other work on the machine",
             decimals("processor_s", 0),
         ),
         Column("wall / 16", f"wall relative to static {REFERENCE} of the same seed", decimals("wall_vs_static16", 2)),
         Column("tokens / 16", f"tokens relative to the same static {REFERENCE}", decimals("tokens_vs_static16", 2)),
         Column("reward", f"mean training reward of the last {LAST_STEPS} steps", decimals("reward", 3)),
-        Column("cut off %", "training responses that the length limit ended", percent("cut_off_rate")),
+        Column("cut off %", "training responses cut off by the length limit", percent("cut_off_rate")),
         *(column for name in benchmarks(frame) for column in _benchmark_columns(name)),
     ]
 
 
 def idle_percent(row: dict[str, Any]) -> str:
-    """The idle fraction of a run in percent, marked where it is an upper bound."""
+    """The idle fraction of a run in percent, marked if it is an upper bound."""
     mark = MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
     return percent("idle_fraction")(row) + mark
 
 
 def idle_note(frame: pd.DataFrame) -> list[str]:
-    """Of runs or of arms: what the mark of an idle fraction means, where one of them is an upper bound."""
+    """What the mark on an idle fraction means, if one of these runs or arms has it."""
     return [UPPER_BOUND] if any(map(slots_are_bound, frame["stack"], frame["filtered_share"])) else []
 
 
@@ -104,5 +104,5 @@ def _benchmark_columns(name: str) -> list[Column]:
 
 
 def benchmarks(frame: pd.DataFrame) -> list[str]:
-    """The benchmarks that the table has columns for."""
+    """Names of the benchmarks that the table has columns for."""
     return [name.removeprefix("output_tokens_") for name in frame.columns if name.startswith("output_tokens_")]

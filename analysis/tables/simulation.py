@@ -1,4 +1,4 @@
-"""What `sagc simulate` prints: a line per arm, and how good the costs are."""
+"""What `sagc simulate` prints: a line per arm, and how well the fitted costs predict seconds."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ARM_COLUMNS = [
     Column("samples", "trained on, thousands", decimals("samples", 0, 1e-3)),
     Column("hours", "of all steps", decimals("hours", 2)),
     Column("per 100k samples", "hours per 100 000 samples", decimals("hours_per_sample", 2)),
-    Column("iterations, %", "of the hours: the slowest engine's decode iterations", percent("barrier_share")),
-    Column("rows, %", "of the hours: what the rows add to them", percent("rows_share")),
-    Column("preemptions", "sequences thrown out of a full KV cache", decimals("preemptions", 0)),
+    Column("iterations, %", "share of the hours for the slowest engine's decode iterations", percent("barrier_share")),
+    Column("rows, %", "share of the hours that the rows add to them", percent("rows_share")),
+    Column("preemptions", "sequences evicted from a full KV cache", decimals("preemptions", 0)),
 ]
 
 
 def report(steps: pd.DataFrame, costs: StepTime, misfit: Misfit | None) -> str:
-    """A line per arm, what the columns mean, and how far the seconds are from real ones where they were fitted."""
+    """One line per arm, what the columns mean and, if the costs were fitted, their error against real seconds."""
     rows = [{"arm": arm} | summarize_steps(own) for arm, own in steps.groupby("arm", sort=False)]
     closing = []
     if misfit is not None:
@@ -32,7 +32,7 @@ def report(steps: pd.DataFrame, costs: StepTime, misfit: Misfit | None) -> str:
         closing.append(
             f"Seconds, with {costs.batching} batching: {seconds}.\n"
             f"Costs fitted to the odd steps of the runs predict the seconds of their {misfit.steps} even ones with a "
-            f"median error of {misfit.median:.1%} and an error in the sum of {misfit.total:+.1%}; those used here are "
-            "fitted to all."
+            f"median error of {misfit.median:.1%} and an error in the sum of {misfit.total:+.1%}; the costs used here "
+            "are fitted to all steps."
         )
     return Table(ARM_COLUMNS, pd.DataFrame(rows), closing=closing).markdown()

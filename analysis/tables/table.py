@@ -1,4 +1,4 @@
-"""How a table is written: columns with their legends, rows and notes, as Markdown to read, LaTeX to print and CSV."""
+"""Tables as Markdown, LaTeX and CSV: columns with their legends, rows and notes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sagc.system.files import write_atomically
 Row = dict[str, Any]
 MISSING = "\N{EN DASH}"
 PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
-LATEX = {PLUS_MINUS: r"$\pm$", MISSING: "--"}  # after what LaTeX itself wants escaped
+LATEX = {PLUS_MINUS: r"$\pm$", MISSING: "--"}  # replaced after pandas has escaped the text
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column to read: its title, what it means (a name that explains itself has no legend), and a row's text."""
+    """A column: its title, its meaning (empty if the title explains itself), and the text of a row's cell."""
 
     title: str
     legend: str
@@ -31,26 +31,26 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table and what is said around it; every sentence or paragraph without a line break at its end.
+    """A table with its notes; each note is a sentence or paragraph without a final line break.
 
     Attributes
     ----------
     columns : sequence of Column
     rows : DataFrame
-        A page without rows has title and notes only.
+        Without rows, only title and notes are shown.
     title : str
     notes : iterable of str
         Below the title.
     by_section : bool
-        Whether each model, algorithm and stack has a table of its own in Markdown; LaTeX has them as first columns.
+        Whether each model, algorithm and stack gets its own table in Markdown; in LaTeX they are the first columns.
     said : callable, optional
         The sentences below a section's rows.
     key, closing : iterable of str
         Between the rows and the legend, and below the legend.
     printed : iterable of str
-        Those of `key` and `closing` that the LaTeX table cannot do without: what its marks mean.
+        Notes that the LaTeX table needs as well: what its marks mean.
     names : int
-        The first columns that are names, flush left in LaTeX.
+        Number of leading columns that hold names, flush left in LaTeX.
     """
 
     columns: Sequence[Column]
@@ -72,7 +72,7 @@ class Table:
         return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
     def latex(self) -> str:
-        """A tabular for booktabs, a line per row, and what its marks mean."""
+        """A booktabs tabular, one line per row, and what its marks mean."""
         columns = [*(named(SECTION) if self.by_section else []), *self.columns]
         text = pd.DataFrame({column.title: _cells(self.rows, column) for column in columns})
         left = len(columns) - len(self.columns) + self.names
@@ -82,7 +82,7 @@ class Table:
         return "\n".join([latex, *(f"{note}\n" for note in self.printed)])
 
     def write(self, path: Path, csv: pd.DataFrame | None = None, latex: bool = True) -> None:
-        """Write `path`.md, its .tex unless told otherwise, and `csv` with all its columns as .csv, each whole."""
+        """Write `path`.md, `path`.tex if `latex`, and `csv` with all its columns as `path`.csv, atomically."""
         if csv is not None:
             write_atomically(path.with_name(f"{path.name}.csv"), csv.to_csv(index=False))
         write_atomically(path.with_name(f"{path.name}.md"), self.markdown())
@@ -105,7 +105,7 @@ class Table:
 
 
 def markdown_table(frame: pd.DataFrame, columns: Sequence[Column]) -> str:
-    """A line per row, the cells padded to their column's width and to the right, so that it also reads well as text."""
+    """One line per row, with cells right-aligned in columns of equal width, so that it also reads well as text."""
     texts = [[column.title, *_cells(frame, column)] for column in columns]
     widths = [max(map(len, column)) for column in texts]
     lines = [[text.rjust(width) for text, width in zip(line, widths, strict=True)] for line in zip(*texts, strict=True)]
@@ -121,22 +121,22 @@ def _cells(frame: pd.DataFrame, column: Column) -> list[str]:
 
 
 def named(names: Sequence[str]) -> list[Column]:
-    """Columns of names, such as model and algorithm, as they are; MISSING where a row has none."""
+    """Columns that show names, such as model and algorithm, unchanged; MISSING if a row has none."""
     return [Column(name, "", lambda row, name=name: row[name] or MISSING) for name in names]
 
 
 def group_column(name: str = "group") -> Column:
-    """The column of the arm: its group size, or what chooses it."""
+    """The column of the arm: its group size, or the controller that chooses it."""
     return Column(name, "static group size G, or the controller that chooses it", itemgetter(name))
 
 
 def number(value: float | None, decimals: int, scale: float = 1.0) -> str:
-    """A number times `scale`; MISSING for none."""
+    """A number times `scale`; MISSING for NaN or None."""
     return MISSING if pd.isna(value) else f"{value * scale:.{decimals}f}"
 
 
 def decimals(name: str, decimals: int, scale: float = 1.0) -> Callable[[Row], str]:
-    """The text of a column of numbers, times `scale`; MISSING where a row has none."""
+    """The text of a column of numbers, times `scale`; MISSING if a row has none."""
     return lambda row: number(row[name], decimals, scale)
 
 
@@ -146,7 +146,7 @@ def percent(name: str) -> Callable[[Row], str]:
 
 
 def with_error(name: str, decimals: int, scale: float = 1.0) -> Callable[[Row], str]:
-    """The text of a mean and its standard error, X and X_se, times `scale`; without the error where there is none."""
+    """The text of a mean and its standard error, X and X_se, times `scale`; without the error if it is NaN."""
 
     def text(row: Row) -> str:
         error = row[f"{name}_se"]
@@ -157,9 +157,9 @@ def with_error(name: str, decimals: int, scale: float = 1.0) -> Callable[[Row], 
 
 
 def with_interval(name: str, form: str) -> Callable[[Row], str]:
-    """The text of a value, its interval and how many pairs they are of: X, X_low, X_high and X_n, in this format.
+    """The text of a value, its interval and the number of pairs: X, X_low, X_high and X_n, in this format.
 
-    An interval that there is none of is [MISSING].
+    A missing interval is shown as [MISSING].
     """
 
     def text(row: Row) -> str:
@@ -173,11 +173,11 @@ def with_interval(name: str, form: str) -> Callable[[Row], str]:
 
 
 def by_seeds(counts: pd.Series, one: str, several: str) -> str:
-    """`one` where no count of seeds is above one, otherwise `several`, a text with {seeds}, with the counts."""
+    """`one` if no count of seeds is above 1; otherwise `several`, with the counts in place of {seeds}."""
     return one if counts.max() == 1 else several.format(seeds=spread(counts))
 
 
 def spread(counts: pd.Series) -> str:
-    """The numbers that counts take: "3", or "1 to 3"."""
+    """The range of the counts: "3", or "1 to 3"."""
     fewest, most = counts.min(), counts.max()
     return f"{fewest}" if fewest == most else f"{fewest} to {most}"

@@ -1,9 +1,9 @@
-"""Where the time went: what an arm's training took less than a static arm's, split into parts that add up to it.
+"""Where the time went: the time an arm's training saved against a static arm's, split into parts that add up to it.
 
 The time of the rollouts is a product: responses asked for x (generated / asked for) x (tokens / response) x (decode
-slots / token) x (seconds / slot). It says how large the groups were, how much was resampled, how long responses were,
-how much waited at the barriers, and how quickly was decoded. A difference of two products is split with the logarithmic
-mean Divisia index (LMDI-I), which is exact, leaves no residual and treats both sides alike: factor x has the part
+slots / token) x (seconds / slot). The factors are the size of the groups, the amount of resampling, the length of the
+responses, the waits at the barriers, and the speed of decoding. A difference of two products is split with the
+logarithmic mean Divisia index (LMDI-I), which is exact, leaves no residual and is symmetric: factor x gets the part
 L(R1, R0) ln(x1 / x0), where L is the logarithmic mean [B. W. Ang, "The LMDI approach to decomposition analysis: a
 practical guide", Energy Policy 33 (2005) 867-871]. Training, weight sync and the rest are differences.
 """
@@ -23,50 +23,49 @@ from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
 from analysis.tables.arms import BEST, summarize_arms
 from analysis.tables.table import MISSING, Column, Row, Table, by_seeds, decimals, group_column, spread
 
-PARTS = {  # part -> what it is called where it saves time, and where it costs time
+PARTS = {  # part -> its name when it saves time, and when it costs time
     "groups": ("smaller groups", "larger groups"),
     "resampling": ("less resampling", "more resampling"),
     "length": ("shorter responses", "longer responses"),
     "waits": ("shorter waits at the barriers", "longer waits at the barriers"),
     "speed": ("faster decoding per slot", "slower decoding per slot"),
     "train": ("less training time", "more training time"),
-    "sync": ("quicker weight sync", "slower weight sync"),
+    "sync": ("faster weight sync", "slower weight sync"),
     "other": ("less of everything else", "more of everything else"),
 }
-WORTH_SAYING = 0.0005  # share of the reference's time; less is 0.0 % in print
+MIN_REPORTED_SHARE = 0.0005  # of the reference's time; less would be printed as 0.0 %
 COLUMNS = [
     *(*SECTION, "group", "reference", "best", "seeds", "steps", "reference_s", "saved_s", "saved_share", "slots_bound"),
     *(f"{part}_{unit}" for part in PARTS for unit in ("s", "share")),
 ]
-NOTHING = "There is nothing to compare: no static arm has another arm beside it."
+NOTHING = "There is nothing to compare: no static arm has another arm to compare it with."
 
 
 def savings(runs: Sequence[RunResults]) -> pd.DataFrame:
-    """Every arm against static 16, and against the best static arm where that is another one.
+    """Every arm against static 16, and against the best static arm if that is another one.
 
-    Two runs of a seed are compared over the steps that both have done, from the first on. The parts are those of the
-    pairs, added up over the seeds that both arms have.
+    Two runs of a seed are compared over the steps that both have done, starting with the first. The parts are sums over
+    common seeds.
 
     Parameters
     ----------
     runs : sequence of RunResults
-        In natural order, as `analysis.results.runs.load_results` gives them; unfinished ones, too.
+        In natural order, as from `analysis.results.runs.load_results`, including unfinished ones.
 
     Returns
     -------
     DataFrame
         model, algorithm, stack, group : the arm.
-        reference : the static size that it is compared with.
+        reference : the static size it is compared with.
         best : whether that is the best static arm (see `analysis.tables.arms.summarize_arms`).
-        seeds : how many both arms have with at least a step; where there is none, what follows is NaN.
+        seeds : number of seeds of which both arms have at least one step; if 0, the rest of the row is NaN.
         steps : the fewest steps that a pair was compared over.
         reference_s : seconds of the reference's steps, sum over the pairs.
-        saved_s, P_s : seconds less than that, in all and by each part P of PARTS (see `split`); negative where the
-        arm took longer.
+        saved_s, P_s : seconds saved, in total and by each part P of PARTS (see `split`); negative if the arm took
+        longer.
         saved_share, P_share : the same relative to reference_s.
         slots_bound : whether the slots of one of the two are an upper bound (see
-        `analysis.results.steps.slots_are_bound`), so that it is not known what of waits and speed, whose sum is exact,
-        is either.
+        `analysis.results.steps.slots_are_bound`); then only the sum of waits and speed is exact, not each of them.
     """
     best = _best_static(runs)
     rows = []
@@ -79,12 +78,12 @@ def savings(runs: Sequence[RunResults]) -> pd.DataFrame:
 
 
 def split(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
-    """The seconds that one run took less than another, by part.
+    """The seconds that one run saved against another, by part.
 
     Parameters
     ----------
     own, reference : DataFrame
-        The steps of the two, the same number and at least one (see `analysis.results.steps.Steps`).
+        The steps of the two runs, equally many and at least one (see `analysis.results.steps.Steps`).
 
     Returns
     -------
@@ -103,11 +102,11 @@ def split(own: pd.DataFrame, reference: pd.DataFrame) -> dict[str, float]:
 
 
 def logarithmic_mean(one: float, other: float) -> float:
-    """(a - b) / ln(a / b) of two positive numbers, which lies between them; a where they are equal."""
+    """(a - b) / ln(a / b) of two positive numbers, which lies between them; a if they are equal."""
     low, high = sorted((one, other))
     if low == high:
         return low
-    close = high < 2 * low  # where a quotient near 1 would be rounded before its logarithm is taken
+    close = high < 2 * low  # a quotient near 1 would be rounded before its logarithm is taken
     logarithm = math.log1p((high - low) / low) if close else math.log(high) - math.log(low)
     return (high - low) / logarithm
 
@@ -159,10 +158,10 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
 
 
 def savings_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
-    """The comparisons, a line each, and the largest parts in words; `clocks` as of `analysis.tables.clocks`."""
+    """The comparisons, one per line, with the largest parts in words; `clocks` are the sentences of `uneven_clocks`."""
     if frame.empty:
         return Table(SAVINGS_COLUMNS, frame, title=TITLE, notes=[*clocks, NOTHING], by_section=True, names=2)
-    unpaired = [] if frame["seeds"].all() else [f"{MISSING} stands for two arms that have no step of the same seed."]
+    unpaired = [] if frame["seeds"].all() else [f"{MISSING} marks two arms with no steps of a common seed."]
     return Table(
         SAVINGS_COLUMNS,
         frame,
@@ -179,21 +178,21 @@ def savings_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
 
 TITLE = "Where the time went"
 METHOD = (
-    "A part is in seconds, and in brackets in percent of the reference's time; it is negative where it cost time. The "
-    "parts add up to what was saved. Those of groups, resampling, length, waits and speed split the time of the "
-    "rollouts, which is their product, with the logarithmic mean Divisia index (LMDI-I; Ang, Energy Policy 33, 2005, "
+    "A part is in seconds and, in brackets, in percent of the reference's time; it is negative if it cost time. The "
+    "parts add up to the time saved. Groups, resampling, length, waits and speed are the factors of the rollout time; "
+    "its change is split among them with the logarithmic mean Divisia index (LMDI-I; Ang, Energy Policy 33, 2005, "
     "867-871)."
 )
 
 
 def slots_note(frame: pd.DataFrame) -> list[str]:
-    """What the marks of waits and speed mean, where there are any."""
-    exact = f"{UPPER_BOUND} What is exact is the sum of waits and speed, not what of it is either."
+    """What the marks on waits and speed mean, if there are any."""
+    exact = f"{UPPER_BOUND} Only the sum of waits and speed is exact, not each of them."
     return [exact] if frame["slots_bound"].any() else []
 
 
 def in_words(row: Row) -> str:
-    """What an arm saved against its reference, and by what most of all, in a sentence."""
+    """A sentence on what an arm saved against its reference, and mostly by what."""
     pair = f"{row['group']} against static {row['reference']}"
     if not row["seeds"] or pd.isna(row["saved_share"]):
         return f"{pair}: nothing to compare."
@@ -203,7 +202,7 @@ def in_words(row: Row) -> str:
     largest, contrary = (pick(parts, key=parts.get) for pick in ((max, min) if saved > 0 else (min, max)))
     text = f"{pair}: {_percent(saved)} % of the time {'saved' if saved > 0 else 'added'}"
     text += f", the largest part by {PARTS[largest][saved < 0]} ({_percent(parts[largest])} %)"
-    if parts[contrary] * saved < 0 and abs(parts[contrary]) >= WORTH_SAYING:
+    if parts[contrary] * saved < 0 and abs(parts[contrary]) >= MIN_REPORTED_SHARE:
         verb = "cost" if saved > 0 else "saved"
         text += f"; {PARTS[contrary][saved > 0]} {verb} {_percent(parts[contrary])} %"
     return text + "."
@@ -216,11 +215,11 @@ def _percent(share: float) -> str:
 def _compared(frame: pd.DataFrame) -> str:
     paired = frame[frame["seeds"] > 0]
     if paired.empty:
-        return "No two arms have a step of the same seed yet."
-    several = by_seeds(paired["seeds"], "one seed", "{seeds} seeds, their times added up")
+        return "No two arms have steps of a common seed yet."
+    several = by_seeds(paired["seeds"], "one seed", "the total time of {seeds} seeds")
     return (
-        f"A comparison is of {several}, over the first {spread(paired['steps'])} steps, which both runs of a seed have "
-        "done; training that is not at its end is compared as far as it has come."
+        f"A comparison is over {several}, for the first {spread(paired['steps'])} steps, which both runs of a seed "
+        "have done; unfinished training is compared as far as it has come."
     )
 
 
@@ -239,19 +238,19 @@ SAVINGS_COLUMNS = [
     group_column(),
     Column(
         "against",
-        "the static size that it is compared with; (best) marks the most accurate one",
+        "the static size it is compared with; (best) marks the most accurate one",
         lambda row: row["reference"] + (" (best)" if row["best"] else ""),
     ),
-    Column("seeds", "how many both arms have", lambda row: str(row["seeds"])),
-    Column("steps", "compared, per seed; the fewest", lambda row: str(row["steps"])),
+    Column("seeds", "number that both arms have", lambda row: str(row["seeds"])),
+    Column("steps", "fewest steps that a seed was compared over", lambda row: str(row["steps"])),
     Column("reference, s", "seconds of the static arm's steps", decimals("reference_s", 1)),
-    _part("saved", "seconds less than the static arm", "saved"),
-    _part("groups", "by fewer responses asked for: smaller groups of as many prompts", "groups"),
-    _part("resampling", "by fewer groups that dynamic sampling generates for others", "resampling"),
+    _part("saved", "seconds saved against the static arm", "saved"),
+    _part("groups", "by requesting fewer responses: smaller groups for the same number of prompts", "groups"),
+    _part("resampling", "by fewer groups that dynamic sampling generates to replace others", "resampling"),
     _part("length", "by fewer tokens per response", "length"),
     _part("waits", "by fewer decode slots per token: shorter waits at the barriers", "waits"),
     _part("speed", "by fewer seconds per slot; small batches use the hardware less well", "speed"),
     _part("training", "by shorter updates of the weights", "train"),
-    _part("sync", "by handing the weights to the generator more quickly", "sync"),
-    _part("other", "by less of what is in none of these", "other"),
+    _part("sync", "by faster transfer of the weights to the generator", "sync"),
+    _part("other", "by less time for everything else", "other"),
 ]

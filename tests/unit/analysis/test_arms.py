@@ -95,8 +95,8 @@ def test_the_tables_say_what_they_show(tmp_path):
     ]
     efficiency = (tmp_path / "efficiency.md").read_text()
     assert "0.750 \N{PLUS-MINUS SIGN} 0.250" in efficiency  # hours: 1 and a half
-    assert "1.00 [1.00, 1.00], n = 2" in efficiency and "geometric mean of the seeds' ratios" in efficiency
-    assert "There are 2 seeds of every arm" in efficiency and "The best static arm is 16." in efficiency
+    assert "1.00 [1.00, 1.00], n = 2" in efficiency and "geometric mean of the ratios per seed" in efficiency
+    assert "Each arm has 2 seeds. Intervals" in efficiency and "The best static arm is 16." in efficiency
     assert "+0.000 [+0.000, +0.000], n = 2" in (tmp_path / "accuracy.md").read_text()
     latex = (tmp_path / "efficiency.tex").read_text()
     assert r"0.750 $\pm$ 0.250" in latex and r"stragglers \%" in latex and latex.count("\\\\\n") == 3
@@ -121,13 +121,13 @@ def test_an_idle_fraction_that_is_a_bound_is_marked(tmp_path):
 def test_one_seed_is_said_and_its_interval_is_a_dash(tmp_path):
     write_arm_tables(pd.DataFrame([row("16"), row("sagc-robust")]), tmp_path / "tables")
     text = (tmp_path / "tables" / "efficiency.md").read_text()
-    assert "There is one seed of every arm" in text and "1.00 [\N{EN DASH}], n = 1" in text
+    assert "Each arm has one seed, so no" in text and "1.00 [\N{EN DASH}], n = 1" in text
 
 
 def test_hours_that_do_not_compare_are_said_where_they_are_shown(tmp_path):
     rows = [row("16", wall=10.0), row("sagc", wall=20.0, processor_s=4.0)]
     write_arm_tables(pd.DataFrame(rows), tmp_path)
     efficiency = (tmp_path / "efficiency.md").read_text()
-    assert "tiny/grpo/vanilla: wall clock does not compare" in efficiency
+    assert "tiny/grpo/vanilla: wall clocks cannot be compared" in efficiency
     assert f"| 0.50 [{MISSING}], n = 1 |" in efficiency, "of the processor time of 16"
     assert "wall clock" not in (tmp_path / "accuracy.md").read_text()

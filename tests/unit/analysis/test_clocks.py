@@ -18,7 +18,7 @@ def runs(*stretches, algorithm="grpo", processor_s=100.0):
 
 def test_a_run_that_shared_its_processor_is_named():
     (sentence,) = uneven_clocks(runs(1.02, 1.05, 2.5)).values()
-    assert sentence.startswith("tiny/grpo/vanilla: wall clock does not compare")
+    assert sentence.startswith("tiny/grpo/vanilla: wall clocks cannot be compared")
     assert "took 1.02 s in 4/seed0 and 2.50 s in 16/seed0" in sentence
 
 
@@ -49,6 +49,6 @@ def test_a_verdict_says_what_processor_time_says_where_hours_do_not_compare():
     table = runs(1.0, 1.0, 1.0, 2.0)
     arms = pd.DataFrame({"group": ["4", "8", "16", "sagc"], "processor_s_vs_static16": [0.3, 0.6, 1.0, 0.52]})
     sentence = clock_verdict(uneven_clocks(table), arms)
-    assert sentence.startswith("Hours do not compare, or may not, in tiny/grpo/vanilla (see below)")
-    assert sentence.endswith("of its processor time the same arms take sagc 0.52.")
+    assert sentence.startswith("Hours cannot, or may not, be compared in tiny/grpo/vanilla (see below)")
+    assert sentence.endswith("relative processor time of the same arms: sagc 0.52.")
     assert clock_verdict(uneven_clocks(runs(1.0, 1.0, 1.0, 1.1)), arms) == ""

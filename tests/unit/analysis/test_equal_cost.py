@@ -257,7 +257,7 @@ def test_times_that_are_not_known_are_marked(tmp_path):
     assert cells["16"] == ["at least 15.500", "1 of 2 (50 %)", "\N{EN DASH}"]  # 30 hours and 1
     middle = (1 / 30 * 1 / 1) ** 0.5
     assert cells["sagc"] == ["1.000 \N{PLUS-MINUS SIGN} 0.000", "2 of 2 (100 %)", f"at most {middle:.2f}, n = 2"]
-    assert "left out where seeds of both did not" in cost
+    assert "left out if seeds of both did" in cost
 
 
 def test_the_largest_static_size_stands_in_for_16():
@@ -356,7 +356,7 @@ def test_the_tables_say_what_they_show(tmp_path):
     ]
     cost, pareto = read(runs, tmp_path)
     assert "No arm has more than one seed" in cost and "No arm has more than one seed" in pareto
-    assert "The target is 0.500, the reward of static 16 at its end; the time given is 0.500 hours" in cost
+    assert "The target is 0.500, the reward of static 16 at its end; the given time is 0.500 hours" in cost
     lines = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in cost.splitlines() if line.startswith("|")
     ]
@@ -377,7 +377,7 @@ def test_errors_and_intervals_are_shown(tmp_path):
     runs = [make_run(group, level(0.5, 3600.0), seed=seed) for group in ("16", "sagc") for seed in (0, 1)]
     cost, pareto = read(runs, tmp_path)
     assert "20.000 \N{PLUS-MINUS SIGN} 0.000" in cost and "1.00 [1.00, 1.00], n = 2" in cost and "2 of 2" in cost
-    assert "There are 2 seeds of an arm" in cost
+    assert "An arm has 2 seeds; intervals" in cost
     won = "static 16 in reward (+0.000 [+0.000, +0.000], n = 2; time 1.00 [1.00, 1.00], n = 2)"
     assert f"As good as sagc in no more time: {won}." in pareto
 
@@ -386,8 +386,16 @@ def test_errors_and_intervals_are_shown(tmp_path):
     ("runs", "said", "front"),
     [
         ([], "no run was found", "no run was found"),
-        ([make_run("16", level(0.5, 1.0).head(0), planned=9)], "No run is trained to its end yet", "No run is trained"),
-        ([make_run("sagc", level(0.5, 1.0))], "no static arm, and so no target", "no static arm to compare sagc with"),
+        (
+            [make_run("16", level(0.5, 1.0).head(0), planned=9)],
+            "No run has finished training yet",
+            "No run has finished",
+        ),
+        (
+            [make_run("sagc", level(0.5, 1.0))],
+            "no static arm, so there is no target",
+            "no static arm to compare sagc with",
+        ),
         ([make_run("16", level(NAN, 1.0).assign(reward=NAN))], "Static 16 has no reward at its end", "| 0.008 |"),
         ([make_run("16", level(0.5, 1.0))], "No arm has more than one seed", "No arm has more than one seed"),
     ],

@@ -133,7 +133,7 @@ def test_a_single_problem_has_no_interval(tmp_path):
     assert frame[["relative_low", "relative_high"]].isna().all(axis=None)
     assert frame["relative"].tolist() == [0.0]
     assert f"| {MISSING} |" in to_markdown(frame).replace("  ", "")
-    assert f"{MISSING} stands for the interval over a single problem" in to_markdown(frame)
+    assert f"{MISSING} marks the missing interval over a single problem" in to_markdown(frame)
 
 
 # Which arms are compared ---------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_the_files_of_a_comparison(tmp_path):
     }
     for title in cells:
         assert f"- **{title}**: " in text
-    assert "censored length" in text
+    assert "cut-off response is censored" in text
     assert MISSING not in text
     table = pd.read_csv(tmp_path / "o.csv")
     assert table.columns.tolist() == COLUMNS
@@ -225,12 +225,12 @@ def test_the_files_of_a_comparison(tmp_path):
 def test_what_the_interval_does_not_say_is_said(tmp_path):
     runs = [make_run(tmp_path, group, seed=seed) for group in (4, "sagc") for seed in (0, 1)]
     one, two = to_markdown(compare_lengths(runs[::2])), to_markdown(compare_lengths(runs))
-    assert "1 comparison, a line each" in one
-    assert "of one seed: its interval is over problems only, and does not say how another seed would" in one
-    assert "of 2 seeds, taken as they are: its interval is over problems only, and does not say how other" in two
+    assert "1 comparison, one per line" in one
+    assert "one seed: its interval is over problems only and says nothing about how another seed would" in one
+    assert "uses 2 seeds, treated as fixed: its interval is over problems only and says nothing about how other" in two
     mixed = compare_lengths([*runs, make_run(tmp_path, 8)])
     assert "2 comparisons" in to_markdown(mixed)
-    assert "of 1 to 2 seeds" in to_markdown(mixed)
+    assert "uses 1 to 2 seeds" in to_markdown(mixed)
 
 
 def test_summarize_writes_the_comparison_too(tmp_path):
@@ -262,7 +262,7 @@ def test_other_problems_are_refused(tmp_path):
     with pytest.raises(UserError) as refused:
         compare_lengths([static, controlled])
     assert str(refused.value) == (
-        f"{controlled} and {static} were not asked the same problems of heldout: 'c' is in one of them only; "
+        f"{controlled} and {static} were not asked the same problems of heldout: 'c' is in only one of them; "
         "evaluate both on the same problems"
     )
 
@@ -284,7 +284,9 @@ def test_other_problems_in_another_seed_are_refused(tmp_path):
 )
 def test_another_sampling_is_refused(tmp_path, key, value, message):
     runs = [make_run(tmp_path, "sagc"), make_run(tmp_path, 4, **{key: value})]
-    with pytest.raises(UserError, match=rf"sagc/seed0 and .*4/seed0 were evaluated with another {re.escape(message)}"):
+    with pytest.raises(
+        UserError, match=rf"sagc/seed0 and .*4/seed0 were evaluated with different values of {re.escape(message)}"
+    ):
         compare_lengths(runs)
 
 
@@ -300,7 +302,7 @@ def test_an_evaluation_of_another_run_is_refused(tmp_path):
     [
         ([], "are empty"),
         ([problem("a", [1]), {"id": "b", "output_tokens": []}], "line 2: a problem without output_tokens, cut_off;"),
-        ([problem("a", [1]), problem("a", [1])], "line 2: the id 'a' occurs before"),
+        ([problem("a", [1]), problem("a", [1])], "line 2: the id 'a' occurs twice"),
     ],
 )
 def test_bad_samples_are_named(tmp_path, rows, message):

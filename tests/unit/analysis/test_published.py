@@ -1,4 +1,4 @@
-"""The paper's numbers beside ours: which cells match, the ratios by hand, and that theirs are marked."""
+"""The paper's numbers next to ours: which cells match, the ratios by hand, and that theirs are marked."""
 
 import math
 import re
@@ -41,7 +41,7 @@ def test_ours_by_hand():
         run("16", 1.0, 6.0, seed=1),
         run("sagc", 0.4, 3.0, seed=0),
         run("sagc", 0.2, 1.5, seed=2),
-        run("sagc", 0.0, 0.1, seed=1, planned=9),  # not trained to its end
+        run("sagc", 0.0, 0.1, seed=1, planned=9),  # did not finish training
         run("sagc-robust", 0.1, 1.0, seed=0),  # not the paper's
     )
     assert (static["scale"], static["seeds"], sagc["seeds"]) == ("embedded scale", 2, 2)
@@ -126,15 +126,15 @@ def test_the_table_marks_what_is_theirs(tmp_path):
         "0.54",
         f"0.75 {ONE}",
     ]
-    assert "on other hardware" in text and "another model than theirs" in text and "arXiv 2606.02218" in text
+    assert "on other hardware" in text and "no more than the direction" in text and "arXiv 2606.02218" in text
     assert "embedded scale & sagc & 1 & 43.4 & 40.0" in (tmp_path / "published.tex").read_text()
     assert pd.read_csv(tmp_path / "published.csv")["source"].str.contains("2606.02218").all()
 
 
 def test_what_is_missing_is_said(tmp_path):
-    assert "No run here is of a Llama model with DAPO." in read([], tmp_path)
+    assert "No run here trains a Llama model with DAPO." in read([], tmp_path)
     text = read([run("sagc", 0.0, 1.0), run("16", 0.0, 1.0, planned=9)], tmp_path)
-    assert "\N{EN DASH} stands for what there is not" in text and "| 0.44 | \N{EN DASH} |" in re.sub(" +", " ", text)
+    assert "\N{EN DASH} marks a missing value" in text and "| 0.44 | \N{EN DASH} |" in re.sub(" +", " ", text)
 
 
 def test_a_static_arm_without_stragglers_has_no_ratio(tmp_path):

@@ -82,12 +82,12 @@ def test_hours_that_do_not_compare_are_said_in_the_verdict_and_before_reading_on
     records = [replace(record, processor_s=record.step_s / 2) for record in read_trace(trace)]
     trace.write_text("".join(record.to_json() + "\n" for record in records))
     head = page_of(tmp_path).partition("</section>")[0]
-    assert "Hours do not compare, or may not, in tiny/grpo/vanilla (see below); of its processor time" in head
-    assert "<li>tiny/grpo/vanilla: wall clock does not compare, because other work shared the machine" in head
+    assert "Hours cannot, or may not, be compared in tiny/grpo/vanilla (see below); relative processor time" in head
+    assert "<li>tiny/grpo/vanilla: wall clocks cannot be compared, because other work shared the machine" in head
     for name in ("equal_cost", "pareto", "savings", "published"):
         lines = (tmp_path / "tables" / f"{name}.md").read_text().splitlines()
         assert lines[0].startswith("# ") and lines[1] == "" and lines[3] == ""
-        assert lines[2].startswith("tiny/grpo/vanilla: wall clock does not compare")
+        assert lines[2].startswith("tiny/grpo/vanilla: wall clocks cannot be compared")
 
 
 def test_a_verdict_needs_a_reference():

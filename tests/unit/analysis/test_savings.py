@@ -204,7 +204,7 @@ def test_slots_of_openrlhf_with_dynamic_sampling_are_marked(tmp_path):
         ),
         (
             [make_run("16", steps_of(1.0)), make_run("sagc", steps_of(1.0), seed=1)],
-            "No two arms have a step of the same seed yet.",
+            "No two arms have steps of a common seed yet.",
         ),
         (
             [make_run("16", steps_of(1.0)), make_run("sagc", steps_of(1.0))],

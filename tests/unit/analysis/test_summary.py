@@ -251,7 +251,7 @@ def test_results_leaves_out_what_is_incomplete(tmp_path, caplog):
     ]
     assert frame["wall_vs_static16"].map(math.isnan).all()
     assert (tmp_path / "summary.csv").exists()
-    assert "2 runs, a line each" in (tmp_path / "summary.md").read_text()
+    assert "2 runs, one per line" in (tmp_path / "summary.md").read_text()
 
 
 def test_results_without_a_run_are_refused(tmp_path):

@@ -129,13 +129,13 @@ def test_a_section_per_model_algorithm_and_stack():
 
 def test_one_seed_is_said():
     text = to_markdown(add_ratios(pd.DataFrame([row("4"), row("16")])))
-    assert "2 runs, a line each" in text
-    assert "one seed of everything, so no interval over seeds can be given" in text
+    assert "2 runs, one per line" in text
+    assert "Each arm has one seed, so no interval over seeds can be given" in text
 
 
 def test_several_seeds_are_counted():
     frame = add_ratios(pd.DataFrame([row("4"), row("16"), row("16", seed=1)]))
-    assert "There are 1 to 2 seeds of each" in to_markdown(frame)
+    assert "Each arm has 1 to 2 seeds; ±" in to_markdown(frame)
     assert "no interval over seeds" not in to_markdown(frame)
 
 
@@ -152,7 +152,7 @@ def test_the_csv_has_every_column(tmp_path):
 def test_a_run_that_shared_the_machine_is_said_in_the_table():
     alone, beside = row("16", wall=10.0), row("sagc", wall=20.0, processor_s=6.0)
     table = to_markdown(add_ratios(pd.DataFrame([alone, beside])))
-    assert "tiny/grpo/vanilla: wall clock does not compare" in table
+    assert "tiny/grpo/vanilla: wall clocks cannot be compared" in table
     table = to_markdown(add_ratios(pd.DataFrame([alone, row("sagc", wall=6.0)])))
     assert "compare" not in table
 

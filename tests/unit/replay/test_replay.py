@@ -291,9 +291,9 @@ def test_a_log_of_several_sizes_answers_step_by_step():
     assert played.hours == pytest.approx(2 * (sum(r.step_s for r in mixed.records) / 3600,))
     four = found.estimates[0]
     assert four.values["straggler_rate"] == pytest.approx(MEASURES["straggler_rate"](totals(mixed, 4)))
-    assert "A step answers sizes up to its own: of 10 steps, 4 rests on 10, 6 rests on 4" in replay_text(found).replace(
-        "\n  ", " "
-    )
+    assert "A step tells about sizes up to its own: of 10 steps, the estimates use 10 for 4, 4 for 6" in replay_text(
+        found
+    ).replace("\n  ", " ")
 
 
 # Hours and what is printed -------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def test_what_is_printed_and_written():
     assert len({len(line) for line in table.splitlines()}) == 1 and len(table.splitlines()) == 9
     assert all(len(line) <= 120 for line in notes.splitlines())
     assert "16, played" in table and "groups" in table and "hours" in table
-    assert "a policy trained with another group size drifts apart from it" in notes
+    assert "a policy trained with another group size would drift away from it" in notes
     assert "Dynamic sampling, at most 4 rounds" in notes
     frame = replay_frame([found]).set_index("arm")
     estimate = found.estimates[0]
