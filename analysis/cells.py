@@ -1,10 +1,10 @@
-"""How runs and arms are named and ordered: what every table, figure and page shares."""
+"""How all tables, figures and pages name and order runs and arms."""
 
 from __future__ import annotations
 
 from typing import Any
 
-SECTION = ["model", "algorithm", "stack"]  # arms are compared within one
+SECTION = ["model", "algorithm", "stack"]  # arms are compared within a section
 CELL = (*SECTION, "group", "seed")
 REFERENCE = "16"  # the static group size that times and tokens are compared with
 

@@ -1,7 +1,7 @@
 """Means with their errors, and comparisons of pairs with Student's t intervals: arms by seed, lengths by problem.
 
-A few seeds are too few for a bootstrap: the percentile interval of two pairs holds the truth half of the time, that of
-five four times out of five. Student's t is exact for normal differences, however few they are.
+A few seeds are too few for a bootstrap: the percentile interval of two pairs contains the truth half of the time, and
+that of five pairs four times out of five. Student's t is exact for normal differences, however few there are.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
 
 
 def paired_difference(own: np.ndarray, reference: np.ndarray) -> Comparison:
-    """The mean of own - reference, arrays of shape (pairs,), with its paired t interval; NaN for no pair."""
+    """The mean of own - reference, arrays of shape (pairs,), with its paired t interval; NaN without pairs."""
     return _mean_with_interval(np.asarray(own, dtype=float) - np.asarray(reference, dtype=float))
 
 
 def paired_ratio(own: np.ndarray, reference: np.ndarray) -> Comparison:
     """The geometric mean of the pairs' ratios own / reference, with its interval; arrays of shape (pairs,).
 
-    Both are those of the mean of the logarithms, by a paired t interval, so that the interval is around the value, and
-    half as much and twice as much are alike. NaN for no pair, and where a number is not above 0 and has no logarithm.
+    Both come from a paired t interval of the logarithms, so the interval contains the value, and half and double count
+    as equally far from 1. NaN without pairs, or if a number is not positive.
     """
     own, reference = np.asarray(own, dtype=float), np.asarray(reference, dtype=float)
     if not (own > 0).all() or not (reference > 0).all():
@@ -58,8 +58,8 @@ def paired_ratio(own: np.ndarray, reference: np.ndarray) -> Comparison:
 def ratio_of_means(own: np.ndarray, reference: np.ndarray) -> Comparison:
     """mean(own) / mean(reference) over pairs, with its interval; arrays of shape (pairs,), for many pairs.
 
-    The t interval of the mean of (own - ratio x reference) / mean(reference), by which the ratio is off to first order
-    [W. G. Cochran, Sampling Techniques, 3rd ed., 1977, section 6.4]: the pairs may be anything, of either sign.
+    The interval is the t interval of the mean of (own - ratio x reference) / mean(reference), the error of the ratio to
+    first order [W. G. Cochran, Sampling Techniques, 3rd ed., 1977, section 6.4]; values may have either sign.
     """
     own, reference = np.asarray(own, dtype=float), np.asarray(reference, dtype=float)
     ratio = own.mean() / reference.mean()
@@ -74,12 +74,12 @@ def against(
     ratios: Iterable[str] = (),
     differences: Iterable[str] = (),
 ) -> dict[str, float]:
-    """An arm's columns against those of a reference, over the seeds that both have, as columns X_vs_LABEL of a row.
+    """Compare columns of an arm with those of a reference over common seeds, as columns X_vs_LABEL of a row.
 
     Parameters
     ----------
     own, reference : DataFrame
-        A row per seed (the index); None for a reference that is not there.
+        One row per seed (the index); None if there is no reference.
     ratios, differences : iterable of str
         The columns to compare by `paired_ratio` and by `paired_difference`.
     """
@@ -94,7 +94,7 @@ def against(
 def over_common(
     compare: Callable[[np.ndarray, np.ndarray], Comparison], own: pd.Series, reference: pd.Series | None
 ) -> Comparison:
-    """One of the comparisons above, over the seeds (the index) at which both have a number; None has none."""
+    """One of the comparisons above, over the seeds (the index) for which both have a number; without pairs if None."""
     other = own.iloc[:0] if reference is None else reference
     pairs = pd.concat([own, other], axis=1, join="inner").astype(float).dropna()
     return compare(*pairs.to_numpy().T)

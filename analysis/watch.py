@@ -17,14 +17,14 @@ from sagc.errors import UserError
 from sagc.run.folder import RunFolder
 from sagc.trace import StepRecord, TraceFollower
 
-LAST_STEPS = 10  # over which straggler rate, reward and the time of a step are means
+LAST_STEPS = 10  # straggler rate, reward and step time are means over these
 TITLES = ("run", "state", "step", "G", "lambda or b", "stragglers", "reward", "left")
-AT_WORK = ("training", "evaluating")
+ACTIVE_STATES = ("training", "evaluating")
 
 
 @dataclass
 class WatchedRun:
-    """A run folder and what was read of its trace so far."""
+    """A run folder and the records read from its trace so far."""
 
     place: RunFolder
     name: str
@@ -43,14 +43,14 @@ class WatchedRun:
         return "stopped" if self.last else "waiting"
 
     def update(self) -> None:
-        """Read what is new in the trace; a line that is no record ends nothing but the news of this run."""
+        """Read new records of the trace; if a line is not a record, only this run shows nothing new."""
         try:
             self.last.extend(self.trace.new())
         except ValueError:
             self.last.clear()
 
     def cells(self) -> list[str]:
-        """The line of the table."""
+        """The cells of the run's line in the table."""
         state = self.state
         if not self.last:
             return [self.name, state, f"0/{self.steps}", *["-"] * (len(TITLES) - 3)]
@@ -78,7 +78,7 @@ class Watch:
         self.runs: dict[Path, WatchedRun] = {}
 
     def update(self) -> None:
-        """Look for runs, and read what they have written since the last time."""
+        """Look for new runs, and read what all runs have written since the last call."""
         for path in self.results.rglob("config.json"):
             folder = path.parent
             if folder not in self.runs and (steps := _steps_of_a_run(path)):
@@ -89,10 +89,10 @@ class Watch:
 
     @property
     def at_work(self) -> bool:
-        return any(run.state in AT_WORK for run in self.runs.values())
+        return any(run.state in ACTIVE_STATES for run in self.runs.values())
 
     def table(self) -> str:
-        """A line per run, in the order of their names, and how many there are of each state."""
+        """One line per run, sorted by name, and the number of runs in each state."""
         runs = [self.runs[folder] for folder in sorted(self.runs)]
         lines = [list(TITLES), *(run.cells() for run in runs)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -105,16 +105,19 @@ class Watch:
 
 
 def watch(results: Path, every: float, show: Callable[[str], None]) -> None:
-    """Show the table every so many seconds until no run is at work; once where the output is no terminal.
+    """Show the table every `every` seconds until no run is active; only once if the output is not a terminal.
 
-    Raises UserError for a folder that does not exist or holds no run.
+    Raises
+    ------
+    UserError
+        If the folder does not exist or has no runs.
     """
     if not results.is_dir():
         raise UserError(f"results folder {results} does not exist")
     runs = Watch(results)
     runs.update()
     if not runs.runs:
-        raise UserError(f"{results} holds no run")
+        raise UserError(f"{results} contains no runs")
     if not sys.stdout.isatty():
         show(runs.table())
         return
@@ -128,7 +131,7 @@ def watch(results: Path, every: float, show: Callable[[str], None]) -> None:
 
 
 def _steps_of_a_run(config: Path) -> int | None:
-    """The steps that a run's config asks for; None for another config.json, such as a model's."""
+    """The steps that a run's config asks for; None if the file is another config.json, such as a model's."""
     try:
         content = json.loads(config.read_text(encoding="utf-8"))
         return content["run"]["training"]["steps"] if "hash" in content else None

@@ -2,8 +2,8 @@
 
     python -m analysis.report.build results
 
-reads every run of a finished grid once and writes all that is made of them: summaries, tables, figures and the page.
-results/grid.json says which runs there shall be.
+reads every run of a finished grid once and writes everything made from them: summaries, tables, figures and the page.
+results/grid.json lists the runs that the grid should have.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TITLE = "Straggler-aware group control: results"
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A figure as the template wants it; `source` is a data URI."""
+    """A figure for the template; `source` is a data URI."""
 
     title: str
     caption: str
@@ -61,13 +61,13 @@ def build_report(results: str | Path) -> Path:
     Raises
     ------
     UserError
-        Where the folder does not exist.
+        If the folder does not exist.
     """
     return _write(Path(results), *_load(Path(results)))
 
 
 def _load(results: Path) -> tuple[Results, list[dict[str, Any]]]:
-    """The runs, and the cells that there shall be."""
+    """The runs, and the cells that the grid should have."""
     expected = _expected(results)
     return _of_the_grid(load_results(results), expected), expected
 
@@ -91,7 +91,7 @@ def _write(results: Path, loaded: Results, expected: list[dict[str, Any]], table
 
 
 def _expected(results: Path) -> list[dict[str, Any]]:
-    """The cells of the grid, as the DAG has written them; none for another folder."""
+    """The cells of the grid as written by the DAG; empty for a folder without grid.json."""
     try:
         cells = json.loads((results / "grid.json").read_text(encoding="utf-8"))["runs"]
         return [{name: cell[name] for name in CELL} | {"group": str(cell["group"])} for cell in cells]
@@ -100,11 +100,11 @@ def _expected(results: Path) -> list[dict[str, Any]]:
 
 
 def _of_the_grid(loaded: Results, expected: list[dict[str, Any]]) -> Results:
-    """Without the runs of another grid in the same folder, where the DAG has said which there shall be."""
+    """Without runs of another grid in the same folder, if the grid's own are known."""
     if not expected:
         return loaded
     others = [run.name for run in loaded.runs if run.cell not in expected]
-    problems = [f"{name} is not of the grid that was run last; it is left out" for name in others]
+    problems = [f"{name} is not in the grid that was run last; it is left out" for name in others]
     return Results([run for run in loaded.runs if run.cell in expected], loaded.problems + problems)
 
 
@@ -114,12 +114,12 @@ def _problems(loaded: Results, expected: list[dict[str, Any]]) -> list[str]:
     states = [run.state for run in loaded.runs]
     found = []
     if not loaded.runs:
-        found.append("the folder holds no run")
+        found.append("the folder contains no runs")
     if missing:
         found.append(f"{len(missing)} of the grid's {len(expected)} runs are missing")
     for state in ("empty", "unfinished", "not evaluated"):
         if number := states.count(state):
-            found.append(f"{number} of {len(states)} runs are {state}; tables and verdict are without them")
+            found.append(f"{number} of {len(states)} runs are {state}; tables and verdict leave them out")
     of_runs = [f"{run.name}: {problem}" for run in loaded.runs for problem in run.problems]
     return [*found, *loaded.problems, *of_runs]
 
@@ -136,13 +136,13 @@ def _by_section(figures: list[FigureFile], folder: Path) -> list[tuple[str, list
 
 
 def _size(png: Path) -> tuple[int, int]:
-    """Width and height in the page's pixels, 96 to the inch, from the header of the PNG of 150."""
+    """Width and height in CSS pixels (96 per inch), from the header of the PNG (150 per inch)."""
     width, height = struct.unpack(">II", png.read_bytes()[16:24])
     return round(width * 96 / 150), round(height * 96 / 150)
 
 
 def _provenance(loaded: Results) -> list[tuple[str, str]]:
-    """What the runs were made with, each value once, and what the report was made with."""
+    """What the runs and the report were made with, each value once."""
     rows: dict[str, dict[str, None]] = {}
     for run in loaded.runs:
         code = run.config.get("code") or {}
@@ -180,7 +180,7 @@ def _csp_hash(text: str) -> str:
 @click.command(cls=Command)
 @click.argument("results", type=click.Path(path_type=Path, file_okay=False))
 def main(results: Path) -> None:
-    """Write everything over the finished grid in RESULTS: each run's summary, all tables, figures and the report."""
+    """Write each run's summary, all tables, figures and the report for the finished grid in RESULTS."""
     loaded, expected = _load(results)
     for run in loaded.runs:
         if run.incomplete:

@@ -1,4 +1,4 @@
-"""Tables of the page: columns and rows of text, as the Markdown tables have them."""
+"""Tables of the page, with the same text cells as the Markdown tables."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from analysis.tables.table import Column
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table to sort: its heading, what its columns mean, and its cells as text.
+    """A sortable table: its heading, what its columns mean, and its cells as text.
 
-    `links` has, per row, the id of the page that its first cell leads to, or nothing.
+    `links` has, per row, the id of the page that the first cell links to, or None.
     """
 
     title: str
@@ -28,7 +28,7 @@ class PageTable:
 def page_table(
     title: str, note: str, frame: pd.DataFrame, columns: Sequence[Column], link: Callable[[dict], str] | None = None
 ) -> PageTable:
-    """The table of a data frame; `link` gives the id of the page that a row's first cell leads to."""
+    """The table of a data frame; `link` gives the id of the page that a row's first cell links to."""
     records: list[dict[str, Any]] = frame.to_dict(orient="records")
     rows = [[column.text(record) for column in columns] for record in records]
     links = [link(record) if link else None for record in records]

@@ -15,7 +15,7 @@ from analysis.results.steps import REFILLS, slots_are_bound
 from analysis.tables.table import Column, decimals
 from sagc.system.source_state import as_text
 
-SHOWN_STEPS = 60  # rows of the trace on a page; the whole trace is beside it
+SHOWN_STEPS = 60  # at most this many rows of the trace are shown
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def run_page(run: RunResults) -> RunPage:
 
 
 def page_id(cell: dict[str, Any]) -> str:
-    """Where links to the run's page lead."""
+    """The id of the run's page, for links."""
     text = "-".join(str(cell[name]) for name in ("model", "algorithm", "stack", "group", "seed"))
     return "run-" + re.sub(r"[^\w.-]", lambda match: f"_{ord(match[0]):x}_", text, flags=re.ASCII)
 
@@ -75,7 +75,7 @@ def _trace(steps: pd.DataFrame, stack: str) -> PageTable:
 
 
 TRACE = [
-    Column("step", "number of the step", lambda row: str(row["step"])),
+    Column("step", "step number", lambda row: str(row["step"])),
     Column("G", "group size", lambda row: str(row["group_size"])),
     Column("lambda", "dual variable of the published controller", decimals("dual_variable", 2)),
     Column("b", "budget of the robust controller", decimals("budget", 2)),
@@ -88,7 +88,7 @@ TRACE = [
     Column("median", "median response length in tokens", decimals("median_length", 0)),
     Column("max", "longest response in tokens", lambda row: str(row["max_length"])),
     Column("reward", "mean reward of the responses generated", decimals("reward", 3)),
-    Column("rollout, s", "seconds of generating and scoring", decimals("rollout_s", 1)),
-    Column("train, s", "seconds of updating", decimals("train_s", 1)),
+    Column("rollout, s", "seconds spent generating and scoring", decimals("rollout_s", 1)),
+    Column("train, s", "seconds spent updating the weights", decimals("train_s", 1)),
     Column("step, s", "seconds of the whole step", decimals("step_s", 1)),
 ]

@@ -23,12 +23,12 @@ from analysis.tables.time_split import SAVINGS_COLUMNS, slots_note
 from sagc.errors import UserError
 
 CELLS = named(SECTION)
-NO_SEEDS = "There is one seed of every arm, so that no error and no interval over seeds can be given."
+NO_SEEDS = "Each arm has one seed, so no error or interval over seeds can be given."
 
-SPLIT = "Seconds, and in brackets percent of the static arm's time; negative where time was lost. The parts add up."
+SPLIT = "Seconds and, in brackets, percent of the static arm's time; negative if time was lost. The parts add up."
 THEIRS = (
-    "Theirs are published, on other hardware, and of another model unless the scale says otherwise: only ratios to "
-    "static 16 can be compared."
+    "Theirs are published numbers, from other hardware and, unless the scale says otherwise, another model: only "
+    "ratios to static 16 can be compared."
 )
 
 
@@ -43,8 +43,8 @@ class Section:
 
 
 def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: GridTables) -> list[Section]:
-    """The sections in their order; `expected` has the cells of the runs that shall be there."""
-    sections = [Section("runs", "Runs", "A line per run; its name leads to its page.", [_runs(loaded, expected)])]
+    """The sections in order; `expected` has the cells of the runs that the grid should have."""
+    sections = [Section("runs", "Runs", "One line per run; its name links to its page.", [_runs(loaded, expected)])]
     if len(tables.arms):
         sections += _over_arms(tables)
     if len(tables.costs):
@@ -64,7 +64,7 @@ def _over_arms(tables: GridTables) -> list[Section]:
     accuracies = accuracy_columns(benchmarks(tables.runs))
     bound = idle_note(arms)
     cost = page_table("What training cost", " ".join([note, *bound]), arms, [*CELLS, *efficiency_columns()])
-    quality = page_table("What came of it", note, arms, [*CELLS, *accuracies])
+    quality = page_table("What training achieved", note, arms, [*CELLS, *accuracies])
     return [
         Section("efficiency", "Training efficiency", tables=[cost]),
         Section("accuracy", "Accuracy", tables=[quality]),
@@ -79,7 +79,7 @@ def _equal_cost(costs: pd.DataFrame, rivals: pd.DataFrame) -> Section:
 
 
 def _as_good_text(rivals: pd.DataFrame) -> str:
-    """Static arms that win, said in words."""
+    """A sentence on the static arms that are as good as a controlled one."""
     better = rivals[rivals["as_good"].astype(bool)]
     if better.empty:
         return "No static arm is as good as a controlled one in no more time."
@@ -87,7 +87,7 @@ def _as_good_text(rivals: pd.DataFrame) -> str:
         f"{'/'.join(key[:3])}, {key[3]}: static {', '.join(sorted(set(rows['static']), key=int))}"
         for key, rows in better.groupby([*SECTION, "group"], sort=False)
     ]
-    return f"Static arms that are as good in something as a controlled one in no more time: {'; '.join(lines)}."
+    return f"Static arms that match a controlled one on some quality in no more time: {'; '.join(lines)}."
 
 
 def _lengths(tables: GridTables) -> Section:
@@ -120,7 +120,7 @@ def _runs(loaded: Results, expected: list[dict[str, Any]]) -> PageTable:
 
 def _run_row(run: RunResults) -> dict[str, Any]:
     row = run.summary
-    if row is None:  # not done, and maybe not begun
+    if row is None:  # not done, perhaps not started
         row = training_columns(run.steps, run.config["run"]["straggler"]["event"]) if len(run.steps) else {}
     accuracy = next((value for name, value in row.items() if name.startswith("accuracy_")), None)
     return {
@@ -145,16 +145,16 @@ def _as_it_is(name: str):
 RUN_COLUMNS = [
     Column("run", "model, algorithm, stack, group (a static size, or the controller) and seed", _as_it_is("run")),
     Column("state", "done, not evaluated, unfinished, empty (no step yet) or missing", _as_it_is("state")),
-    Column("steps", "done, of those that the config asks for", _as_it_is("done")),
+    Column("steps", "steps done, of those that the config asks for", _as_it_is("done")),
     Column("stragglers %", "groups whose max / median length exceeds tau", percent("straggler_rate")),
     Column("idle %", "decode slots that waited for the longest response of their round", idle_percent),
     Column("mean G", "group size, mean over steps", decimals("mean_group_size", 1)),
     Column("tokens, k", "thousands of tokens generated in training", decimals("tokens", 0, 1e-3)),
     Column("wall, s", "seconds of all steps so far, checkpoints excluded", decimals("wall_s", 0)),
-    Column("rollout, s", "of which generating and scoring", decimals("rollout_s", 0)),
-    Column("train, s", "of which updating the weights", decimals("train_s", 0)),
-    Column("sync, s", "of which handing the weights to the generator", decimals("sync_s", 0)),
+    Column("rollout, s", "the part spent generating and scoring", decimals("rollout_s", 0)),
+    Column("train, s", "the part spent updating the weights", decimals("train_s", 0)),
+    Column("sync, s", "the part spent transferring the weights to the generator", decimals("sync_s", 0)),
     Column("reward", "mean training reward of the last ten steps", decimals("reward", 3)),
     Column("accuracy", "on the first benchmark", decimals("accuracy", 3)),
-    Column("cut off %", "training responses that the limit ended", percent("cut_off_rate")),
+    Column("cut off %", "training responses cut off by the length limit", percent("cut_off_rate")),
 ]

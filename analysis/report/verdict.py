@@ -13,25 +13,25 @@ ALONE = f"There is no verdict: no controlled arm has a static {REFERENCE} to be 
 
 
 def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame, clocks: str) -> str:
-    """Three sentences over all models, algorithms and stacks: time, quality, and the static sizes as rivals.
+    """Three sentences over all models, algorithms and stacks: on time, quality, and static sizes as rivals.
 
-    A fourth says where the hours do not compare.
+    A fourth says which hours cannot be compared, if any.
 
     Parameters
     ----------
     arms : DataFrame
         One row per arm (see `analysis.tables.arms.summarize_arms`).
     quality : str
-        The name of the benchmark that is judged by, or "reward".
+        The benchmark to judge by, or "reward".
     rivals : DataFrame
         Controlled arms against static ones (see `analysis.tables.rivals.compare_with_static`).
     clocks : str
-        Where hours do not compare (see `analysis.tables.clocks.clock_verdict`); empty where they do.
+        Which hours cannot be compared (see `analysis.tables.clocks.clock_verdict`); may be empty.
 
     Returns
     -------
     str
-        Where there is nothing to compare, why there is no verdict.
+        The verdict, or why there is none.
     """
     if arms.empty:
         return NOTHING
@@ -67,14 +67,17 @@ def _gain(differences: pd.Series) -> str:
 
 
 def _rivals(rivals: pd.DataFrame) -> str:
-    """A sentence: in how many cases each static size is as good in no more time, by intervals where there are any."""
+    """A sentence on how often each static size is as good in no more time, by intervals if there are any."""
     if rivals.empty:
-        return "There is no static size to compare that with."
+        return "There is no static size to compare with."
     several = rivals[rivals["difference_n"] > 1]
     if several.empty:
-        judged, how = rivals, "By single runs, of one seed"
+        judged, how = rivals, "By single runs, with one seed"
     else:
-        judged, how = several, f"By 95 % intervals over {spread(several['difference_n'])} seeds, {NO_WORSE:g} aside"
+        judged, how = (
+            several,
+            f"By 95 % intervals over {spread(several['difference_n'])} seeds, with a margin of {NO_WORSE:g}",
+        )
     return f"{how}, {'; '.join(_as_good(name, rows) for name, rows in judged.groupby('group'))}."
 
 
@@ -102,5 +105,5 @@ def _over(rows: pd.DataFrame) -> str:
 def _limits(rows: pd.DataFrame) -> str:
     ends = rows["wall_s_vs_static16_high"].dropna()
     if ends.empty:
-        return "; with one seed of every arm no interval can be given"
+        return "; with one seed per arm no interval can be given"
     return f"; the 95 % interval of the time is below static {REFERENCE}'s in {(ends < 1).sum()} of {len(ends)} cases"

@@ -1,4 +1,4 @@
-"""The runs of a grid by cell and arm: what is compared with what."""
+"""The runs of a grid by section and arm, as comparisons need them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Arms = dict[str, dict[int, RunResults]]  # group -> seed -> run
 
 
 def arms_by_cell(runs: Sequence[RunResults]) -> dict[Section, Arms]:
-    """The runs per model, algorithm and stack, and there per group and seed."""
+    """Section (model, algorithm, stack) -> group -> seed -> run."""
     cells: dict[Section, Arms] = {}
     for run in runs:
         section = tuple(run.cell[name] for name in SECTION)

@@ -1,4 +1,4 @@
-"""Every run below a results folder, finished or not, as the report and the figures want it."""
+"""Reads every run below a results folder, finished or not, for tables, figures and the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DONE, NOT_EVALUATED, UNFINISHED, EMPTY = "done", "not evaluated", "unfinished", 
 
 @dataclass
 class RunResults:
-    """What one run has written.
+    """What one run wrote.
 
     Attributes
     ----------
@@ -33,20 +33,20 @@ class RunResults:
     cell : dict
         model, algorithm, stack, group (text) and seed.
     config : dict
-        The content of config.json: run, hash, versions, machine.
+        Contents of config.json: run, hash, versions, machine.
     planned_steps : int
     steps, risks, realised : DataFrame
         See `analysis.results.steps.Steps`.
     evaluation : dict or None
-        The content of eval/evaluation.json.
+        Contents of eval/evaluation.json.
     summary : dict or None
-        The row of `analysis.results.summary.summary_row` where the run is done, None otherwise.
+        The row of `analysis.results.summary.summary_row` if the run is done.
     incomplete : str
-        Why the run does not count as a whole one, in a sentence; empty where it does.
+        One sentence on why the run is incomplete; empty if it is complete.
     state : str
-        "done"; "not evaluated": all steps done, without an evaluation; "unfinished": some steps; "empty": none.
+        "done"; "not evaluated": all steps, but no evaluation; "unfinished": some steps; "empty": no steps.
     problems : list of str
-        What is wrong with it, a sentence each.
+        What is wrong with the run, one sentence each.
     """
 
     name: str
@@ -78,7 +78,7 @@ class RunResults:
 
 @dataclass(frozen=True)
 class Results:
-    """The runs in natural order, and what is wrong with the folder as a whole, a sentence each."""
+    """The runs in natural order, and what is wrong with the folder as a whole, one sentence each."""
 
     runs: list[RunResults]
     problems: list[str]
@@ -89,14 +89,14 @@ class Results:
 
 
 def load_results(folder: str | Path) -> Results:
-    """Read every run below a folder; a run that cannot be read is a problem, and never an error.
+    """Read every run below a folder; a run that cannot be read is listed as a problem and raises no error.
 
-    Of two runs of the same cell, the first by its path is taken.
+    Of two runs of the same cell, only the first by path is kept.
 
     Raises
     ------
     UserError
-        Where the folder does not exist.
+        If the folder does not exist.
     """
     runs, elsewhere, unread = read_runs(folder)
     runs, doubled = _one_per_cell(runs)
@@ -104,9 +104,12 @@ def load_results(folder: str | Path) -> Results:
 
 
 def read_runs(folder: str | Path) -> tuple[list[RunResults], list[str], list[str]]:
-    """Every run below a folder in natural order, those of other grids that are left out, and why others are not read.
+    """Every run below a folder in natural order, a sentence on each one left out, and one on each unreadable one.
 
-    Raises UserError where the folder does not exist.
+    Raises
+    ------
+    UserError
+        If the folder does not exist.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -122,7 +125,13 @@ def read_runs(folder: str | Path) -> tuple[list[RunResults], list[str], list[str
 
 
 def load_run(path: Path, name: str = "") -> RunResults:
-    """Read one run, finished or not; raises UserError for a folder that is no run."""
+    """Read one run, finished or not.
+
+    Raises
+    ------
+    UserError
+        If the folder is not a run.
+    """
     place = RunFolder(path)
     config = place.read_config()
     try:
@@ -130,7 +139,7 @@ def load_run(path: Path, name: str = "") -> RunResults:
         cell = {key: run["cell"][key] for key in CELL} | {"group": str(run["cell"]["group"])}
         planned, tau = int(run["training"]["steps"]), float(run["straggler"]["tau"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{place.config} is not a run's config ({type(error).__name__}: {error})") from None
+        raise UserError(f"{place.config} is not the config of a run ({type(error).__name__}: {error})") from None
     steps = read_steps(place.trace, tau)
     loaded = RunResults(name, place, cell, config, planned, steps.table, steps.risks, steps.realised)
     loaded.problems += steps.problems
@@ -139,13 +148,13 @@ def load_run(path: Path, name: str = "") -> RunResults:
     in_order = steps.table["step"].tolist() == list(range(1, planned + 1))
     if steps.broken or not in_order:
         loaded.incomplete = steps.broken or (
-            f"{place.trace} does not hold the steps 1 to {planned} in order; train the run to its end first"
+            f"{place.trace} does not contain steps 1 to {planned} in order; finish training the run first"
         )
     return loaded
 
 
 def _add_evaluation(run: RunResults) -> None:
-    """Read the evaluation, and summarize the run where nothing is missing."""
+    """Read the evaluation, and summarize the run if nothing is missing."""
     try:
         run.evaluation = read_evaluation(run.folder, run.config["hash"])
         run.summary = summary_row(run.config, run.steps, run.evaluation)
@@ -170,11 +179,11 @@ def _one_per_cell(runs: list[RunResults]) -> tuple[list[RunResults], list[str]]:
 def _of_older_versions(runs: list[RunResults]) -> list[str]:
     older = [run.name for run in runs if is_older(run.config)]
     more = f" and {len(older) - 1} more" if len(older) > 1 else ""
-    return [f"{older[0]}{more}: {OLDER}; where delta is missing, figures show none"] if older else []
+    return [f"{older[0]}{more}: {OLDER}; if delta is missing, figures do not show it"] if older else []
 
 
 def _of_different_configs(runs: list[RunResults]) -> list[str]:
-    """Runs of one section whose settings differ, so that comparing them compares these, too."""
+    """Runs of one section with different settings, which a comparison of their arms would confound."""
     problems = []
     for section, same in itertools.groupby(runs, key=lambda run: run.section):
         first, *others = same

@@ -1,4 +1,4 @@
-"""A run's trace as tables: one row per step, without the lengths of every response, which would fill the memory."""
+"""A run's trace as tables: one row per step, without the length of every response, which would fill the memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sagc.lengths import GroupLengths, decode_slots, expected_events
 from sagc.trace import StepRecord, read_trace
 
 QUANTILES = {"q10": 0.1, "q25": 0.25, "q75": 0.75, "q90": 0.9, "q99": 0.99}
-COPIED = (  # from the record as they are
+COPIED = (  # unchanged from the record
     *("step", "group_size", "next_group_size", "prompts", "samples", "kept_groups", "filtered_groups"),
     *("straggler_events", "straggler_rate", "idle_fraction", "tokens", "mean_length", "median_length", "max_length"),
     *("truncated", "learning_rate", "optimizer_steps", "rollout_s", "train_s", "sync_s", "step_s", "infeasible"),
 )
-OPTIONAL = ("reward", "dual_variable", "budget", "vllm_kl", "processor_s")  # NaN where the record has none
+OPTIONAL = ("reward", "dual_variable", "budget", "vllm_kl", "processor_s")  # NaN if the record has none
 COLUMNS = (*COPIED, *OPTIONAL, "groups", "responses", "rounds", "slots", *QUANTILES, "elapsed_s")
 
 
@@ -35,14 +35,14 @@ class Steps:
         generation, slots (see `sagc.lengths.decode_slots`), quantiles of the response lengths in tokens, and elapsed_s,
         the seconds of training until the end of the step.
     risks : DataFrame
-        (steps, ladder sizes), index step: the straggler risk that the controller believed in after the step.
+        (steps, ladder sizes), index step: the controller's estimate of the straggler risk after the step.
     realised : DataFrame
-        Of the same shape: the exact straggler rate of the rollout's sub-groups of that size; NaN for sizes above the
-        step's own. Empty where there was no controller to compare with.
+        Same shape: the exact straggler rate of the rollout's sub-groups of that size; NaN for sizes above the step's
+        own. Empty if there was no controller to compare with.
     problems : list of str
-        What is wrong with the trace, a sentence each; the steps before a bad line are in the tables.
+        What is wrong with the trace, one sentence each; the steps before a bad line are in the tables.
     broken : str
-        Why it cannot be read to its end; empty where it can.
+        Why it cannot be read to its end; empty if it can.
     """
 
     table: pd.DataFrame
@@ -78,7 +78,7 @@ def read_steps(trace: str | Path, tau: float) -> Steps:
 
 
 def steps_table(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
-    """The table of the rows of `step_row`; with all its columns where there is none."""
+    """The table of rows from `step_row`; it has all columns even without rows."""
     table = pd.DataFrame(list(rows), columns=[name for name in COLUMNS if name != "elapsed_s"])
     table = table.astype({name: float for name in OPTIONAL})
     return table.assign(elapsed_s=table["step_s"].cumsum())
@@ -95,21 +95,21 @@ def step_row(record: StepRecord) -> dict[str, Any]:
     return row | dict(zip(QUANTILES, quantiles.tolist(), strict=True))
 
 
-MARK = "*"  # of a cell that is counted from slots that are an upper bound
+UPPER_BOUND_MARK = "*"  # on values computed from slots that are only an upper bound
 REFILLS = (
-    "OpenRLHF with dynamic sampling replaces a group while the others are still decoded, so that rounds have no "
-    "barrier of their own"
+    "OpenRLHF with dynamic sampling replaces groups while others are still being decoded, so rounds have no barrier of "
+    "their own"
 )
-UPPER_BOUND = f"A star marks what is counted from slots that are an upper bound: {REFILLS}."
+UPPER_BOUND = f"A star marks values computed from slots that are only an upper bound: {REFILLS}."
 
 
 def slots_are_bound(stack: str, filtered: float) -> bool:
-    """Whether the slots of steps in which so many groups were dropped are an upper bound (openrlhf_patch/README.md)."""
+    """Whether slots are only an upper bound, given how many groups were dropped (see openrlhf_patch/README.md)."""
     return stack == "openrlhf" and filtered > 0
 
 
 def _realised(record: StepRecord, sizes: Iterable[int], tau: float) -> dict[int, float]:
-    """Per size, the straggler rate that its sub-groups of the rollout had."""
+    """Size -> straggler rate of the rollout's sub-groups of that size."""
     rollout = GroupLengths.parse(record.lengths)
     smallest = int(rollout.sizes.min())
     return {n: expected_events(rollout, n, tau) / len(rollout.sizes) for n in sizes if n <= smallest}
@@ -121,11 +121,11 @@ def _by_size(values: dict[int, dict[int, float]]) -> pd.DataFrame:
 
 
 def _odd_values(table: pd.DataFrame) -> list[str]:
-    """What a trace may hold and a run does not write."""
+    """Sentences on values that can be read but that a run would not write."""
     found = []
     steps = table["step"].tolist()
     if steps != list(range(1, len(steps) + 1)):
-        found.append("the trace does not hold its steps from 1 on, one after the other")
+        found.append("the trace does not contain its steps in order from 1")
     if missing := int(table["reward"].isna().sum()):
         found.append(f"{missing} of {len(table)} steps have no reward")
     return found

@@ -1,4 +1,4 @@
-"""One row per run: what the tables need, from the run's config.json, its steps and eval/evaluation.json alone."""
+"""One row per run for the tables, from its config.json, steps and eval/evaluation.json alone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sagc.errors import UserError
 from sagc.lengths import idle_fraction
 from sagc.run.folder import RunFolder
 
-LAST_STEPS = 10  # steps at the end of training over which `reward` is a mean
+LAST_STEPS = 10  # `reward` is a mean over these last steps of training
 TIMES = {"wall_s": "step_s", "rollout_s": "rollout_s", "train_s": "train_s", "sync_s": "sync_s"}
-BENCHMARK_METRICS = {  # column, before the name of the benchmark -> metric
+BENCHMARK_METRICS = {  # prefix of the column, before the benchmark's name -> metric
     "majority": "majority",
     "output_tokens": "output_tokens",
     "median_tokens": "output_tokens_median",
@@ -33,19 +33,19 @@ def summary_row(config: dict[str, Any], table: pd.DataFrame, evaluation: dict[st
     dict
         model, algorithm, stack, group, seed : the cell; `group` is text.
         steps : rollouts.
-        straggler_rate : straggler events over the groups that were generated, of the whole run. Dynamic sampling makes
-        steps of different numbers of groups, so it is not the mean of the steps' rates.
-        idle_fraction : share of decode slots that waited for the longest response of their round, of the whole run
+        straggler_rate : straggler events over groups generated, for the whole run. With dynamic sampling the number of
+        groups varies between steps, so this is not the mean of the steps' rates.
+        idle_fraction : share of decode slots that waited for the longest response of their round, for the whole run
         (see `sagc.lengths.idle_fraction`).
         mean_group_size : mean over steps.
-        moves_per_step : changes of the group size, over steps.
-        infeasible_steps : steps in which no ladder size fitted the controller's delta and budget.
-        filtered_share : share of the groups generated that dynamic sampling dropped.
+        moves_per_step : changes of the group size per step.
+        infeasible_steps : steps in which no ladder size fit the controller's delta and budget.
+        filtered_share : share of the generated groups that dynamic sampling dropped.
         tokens : tokens generated.
-        wall_s, rollout_s, train_s, sync_s : seconds; wall_s is the whole steps, of which the others are parts.
-        processor_s : processor seconds of the steps, of all processes; None where a step has none.
-        reward : mean over the last ten steps, of the outcome reward; None where no reward could be given.
-        cut_off_rate : share of the training responses that the limit ended.
+        wall_s, rollout_s, train_s, sync_s : seconds; wall_s covers the whole steps, the others parts of them.
+        processor_s : processor seconds of the steps, over all processes; None if a step has none.
+        reward : mean outcome reward of the last ten steps; None if they have none.
+        cut_off_rate : share of the training responses cut off by the length limit.
         accuracy_B, accuracy_B_se, pass_B, majority_B, output_tokens_B, median_tokens_B, cut_off_rate_B,
         no_answer_rate_B, unchecked_B, left_out_B : per benchmark B, see `sagc.evaluation.metrics.benchmark_metrics`;
         pass_B is pass@k and majority_B maj@k with all k responses.
@@ -59,9 +59,12 @@ def summary_row(config: dict[str, Any], table: pd.DataFrame, evaluation: dict[st
 
 
 def read_evaluation(place: RunFolder, run_hash: str) -> dict[str, Any]:
-    """The content of a run's eval/evaluation.json.
+    """Contents of a run's eval/evaluation.json.
 
-    Raises UserError where it is missing, not JSON, or of another run than that of this config hash.
+    Raises
+    ------
+    UserError
+        If it is missing, not JSON, or from a run with another config hash.
     """
     path = place.evaluation / "evaluation.json"
     try:
@@ -72,7 +75,7 @@ def read_evaluation(place: RunFolder, run_hash: str) -> dict[str, Any]:
         raise UserError(f"{path} is not valid JSON; evaluate the run again") from None
     if evaluation["run_hash"] != run_hash:
         raise UserError(
-            f"{path} is of another run (hash {evaluation['run_hash']}, this one is {run_hash}); evaluate it again"
+            f"{path} is from another run (hash {evaluation['run_hash']}, this one is {run_hash}); evaluate it again"
         )
     return evaluation
 
@@ -84,7 +87,7 @@ def _benchmark_columns(name: str, metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def training_columns(table: pd.DataFrame, event: str) -> dict[str, Any]:
-    """The columns of training, of the steps there are; `event` is what the straggler rate counts, a group or a step."""
+    """The training columns for these steps; `event` is what the straggler rate counts, "group" or "step"."""
     groups, sizes = table["groups"].sum(), table["group_size"]
     rewards = table["reward"].tail(LAST_STEPS).dropna()
     return {

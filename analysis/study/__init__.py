@@ -1,1 +1,1 @@
-"""The controllers in simulation: `make study`. workflow/study.smk has its jobs, config/study.yaml its cases."""
+"""Tables and figures of `make study`, the controllers in simulation; see workflow/study.smk and config/study.yaml."""

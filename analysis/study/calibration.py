@@ -1,6 +1,6 @@
-"""How far simulated seconds are from real ones, to read: `python -m analysis.study.calibration CSV`.
+"""How far simulated seconds are from real ones, as a table: `python -m analysis.study.calibration CSV`.
 
-CSV is that of `sagc.simulation.study.calibration`; the table is written beside it, as Markdown.
+CSV is the output of `sagc.simulation.study.calibration`; the table is written next to it, as Markdown.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ CALIBRATION_COLUMNS = [
     Column("seconds", "of the run's steps", decimals("seconds", 0)),
     Column(
         "own, median, %",
-        "error of its even steps, by costs of its odd ones",
+        "error of its even steps, with costs fitted to its odd ones",
         decimals("own_median", 1, 100),
     ),
-    Column("own, sum, %", "the same of their sum", decimals("own_total", 1, 100)),
-    Column("others, median, %", f"by costs of static {' and '.join(FITTED)}", decimals("other_median", 1, 100)),
-    Column("others, sum, %", "the same of the sum", decimals("other_total", 1, 100)),
-    Column("simulated, %", "the sum of a run simulated as a whole", decimals("simulated", 1, 100)),
+    Column("own, sum, %", "the same for their sum", decimals("own_total", 1, 100)),
+    Column(
+        "others, median, %", f"with costs fitted to static {' and '.join(FITTED)}", decimals("other_median", 1, 100)
+    ),
+    Column("others, sum, %", "the same for the sum", decimals("other_total", 1, 100)),
+    Column("simulated, %", "error of the sum for a run simulated as a whole", decimals("simulated", 1, 100)),
     Column("rate", "straggler rate", decimals("rate", 3)),
     Column("simulated rate", "of the simulated run", decimals("simulated_rate", 3)),
     Column("G", "mean group size", decimals("size", 1)),

@@ -1,4 +1,4 @@
-"""The study's figures: `python -m analysis.study.figures --out FOLDER RESULTS`; each drawn from the CSV beside it."""
+"""The study's figures: `python -m analysis.study.figures --out FOLDER RESULTS`; each drawn from the CSV next to it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def control_data(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_control(data: pd.DataFrame) -> Figure:
-    """Rate above and size below, a column per workload."""
+    """Rate in the upper row and size in the lower one, a column per workload."""
     workloads, arms = data["workload"].unique(), data["arm"].unique()
     figure, grid = new_figure(WIDE, 1.4, 2, len(workloads), arm_handles(arms))
     for column, workload in enumerate(workloads):
@@ -110,7 +110,7 @@ def draw_sensitivity(data: pd.DataFrame) -> Figure:
 
 
 def draw_savings(data: pd.DataFrame) -> Figure:
-    """A row per KV cache, a column per tail: what is saved at equal steps, by part; per sample; by changing alone."""
+    """A row per KV cache, a column per tail: hours saved at equal steps, by part; per sample; by changing alone."""
     tails, caches = data["tail"].unique(), data["kv_tokens"].unique()
     handles = [Patch(color=color, linewidth=0, label=f"saved at equal steps: {name}") for name, color in PARTS.values()]
     handles += [
@@ -166,7 +166,7 @@ def _read(paths) -> pd.DataFrame:
 
 @click.command(cls=Command)
 @click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the figures.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the figures.")
 @click.argument("results", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def main(config: Path, out: Path, results: Path) -> None:
     """Draw the figures of the study in RESULTS."""

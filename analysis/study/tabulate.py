@@ -1,4 +1,4 @@
-"""The study's table and its verdict: `python -m analysis.study.tabulate --out FOLDER RUNS...`, RUNS as of `play`.
+"""The study's table and verdict: `python -m analysis.study.tabulate --out FOLDER RUNS...`, RUNS written by `play`.
 
 table.csv and table.md have a row per workload and arm, verdict.csv and verdict.md one per criterion and workload, and
 variants.md one per variant of sagc-robust and number of prompts.
@@ -22,12 +22,12 @@ from sagc.system.command import Command
 OURS, THEIRS = "sagc-robust", "sagc"
 MEASURES = ("straggler_rate", "distance", "risk_distance", "bias", "recovery")
 MEANS = ("moves", "mean_log2", "mean_inverse", "hours", "hours_per_sample")
-ERRORS = 2.0  # standard errors over the seeds that are added to a mean before it is held against a limit
+ERRORS = 2.0  # standard errors over the seeds, added to a mean before it is compared with a limit
 
 
 @dataclass(frozen=True)
 class Margin:
-    """By how much `sagc-robust` may be worse than `sagc` and still count as no worse, and why just so much."""
+    """By how much `sagc-robust` may be worse than `sagc` and still count as no worse, and why."""
 
     what: str
     amount: float
@@ -44,18 +44,18 @@ CRITERIA = {  # measure -> (what is required of sagc-robust, limit)
     "recovery": ("recovers within 15 steps", 15.0),
     "moves": ("moves at most 10 times per 100 steps when stationary", 10.0),
 }
-COMPARED = {  # measure in which sagc-robust shall be no worse than sagc
-    "distance": Margin("in the distance from delta", 0.005, "about a quarter of what noise alone makes of it"),
+COMPARED = {  # measure in which sagc-robust must be no worse than sagc
+    "distance": Margin("in the distance from delta", 0.005, "about a quarter of what noise alone causes"),
     "recovery": Margin("in steps to recover", 3.0, "a fifth of the steps that a recovery may take"),
     "hours": Margin(
-        "in hours of all steps", 0.01, "a tenth of what one run may differ from itself on one machine", True
+        "in hours of all steps", 0.01, "a tenth of how much repetitions of a run on one machine differ", True
     ),
     "hours_per_sample": Margin("in hours per 100 000 samples", 0.01, "as for the hours of all steps", True),
 }
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row per workload and arm: means over the seeds, X_se the standard errors of X of MEASURES."""
+    """One row per workload and arm: means over the seeds, and standard errors X_se for each X in MEASURES."""
     groups = runs.groupby(["workload", "arm"], sort=False)
     means = groups[[*MEASURES, *MEANS, "delta"]].mean()
     errors = groups[list(MEASURES)].sem().add_suffix("_se")
@@ -63,15 +63,15 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict(runs: pd.DataFrame, stationary: Collection[str]) -> pd.DataFrame:
-    """The criteria, workload by workload; that of the moves for those that are stationary.
+    """The criteria per workload; the one on moves only for stationary workloads.
 
     Returns
     -------
     DataFrame
-        criterion, workload; value : mean over the seeds, of the criterion's measure, or of a difference
-        (sagc-robust - sagc, paired by seed); worst : of the seeds; bound : value and ERRORS of its standard errors, NaN
-        for a single seed; limit : of the criterion, or the margin of the difference; met : whether bound is below it,
-        so that noise meets no criterion.
+        criterion, workload; value : mean over the seeds of the criterion's measure, or of the difference sagc-robust -
+        sagc, paired by seed; worst : largest value of a seed; bound : value plus ERRORS standard errors, NaN for a
+        single seed; limit : the criterion's limit, or the margin of the difference; met : whether bound is below limit,
+        so that no criterion is met by noise.
     """
     rows = []
     for workload, own in runs.groupby("workload", sort=False):
@@ -100,12 +100,12 @@ ARM_COLUMNS = [
     Column("rate", "straggler rate, mean over all steps", decimals("straggler_rate", 3)),
     Column(
         "distance",
-        f"of the rate over {WINDOW} steps from what is attainable of delta, mean over the windows after step {BURN_IN}",
+        f"of the rate over {WINDOW} steps from the attainable rate nearest delta, mean of windows after step {BURN_IN}",
         with_error("distance", 3),
     ),
     Column(
         "of risk",
-        "the same of the true risk of the sizes played, without noise",
+        "the same for the true risk of the sizes played, which has no noise",
         decimals("risk_distance", 3),
     ),
     Column(
@@ -115,7 +115,7 @@ ARM_COLUMNS = [
     ),
     Column(
         "recovery",
-        f"steps from the change until the risk of the next {AHEAD} is on average within {CLOSE} of the aim, or all",
+        f"steps from the change until the mean risk of the next {AHEAD} is within {CLOSE} of the aim, or all steps",
         with_error("recovery", 1),
     ),
     Column("moves", "changes of G per 100 steps", decimals("moves", 1)),
@@ -127,17 +127,17 @@ ARM_COLUMNS = [
 VERDICT_COLUMNS = [
     Column("criterion", "what is required of sagc-robust", lambda row: row["criterion"]),
     Column("workload", "on which", lambda row: row["workload"]),
-    Column("mean", "over the seeds; of a comparison, of sagc-robust minus sagc, paired by seed", decimals("value", 3)),
+    Column("mean", "over the seeds; in a comparison, of sagc-robust minus sagc, paired by seed", decimals("value", 3)),
     Column("worst seed", "the largest", decimals("worst", 3)),
-    Column(f"mean + {ERRORS:g} se", f"the mean and {ERRORS:g} of its standard errors", decimals("bound", 3)),
-    Column("limit", "of the criterion; of a comparison, the margin", decimals("limit", 3)),
+    Column(f"mean + {ERRORS:g} se", f"the mean plus {ERRORS:g} standard errors", decimals("bound", 3)),
+    Column("limit", "of the criterion; in a comparison, the margin", decimals("limit", 3)),
     Column("met", f"whether mean + {ERRORS:g} se is below the limit", lambda row: "yes" if row["met"] else "NO"),
 ]
 
 
 @click.command(cls=Command)
 @click.option("--config", type=click.Path(path_type=Path), default=Path("config/study.yaml"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder of the tables.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the tables.")
 @click.option("--variants", "varied", type=click.Path(path_type=Path, exists=True), required=True, help="variants.csv.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def main(config: Path, out: Path, varied: Path, runs: tuple[Path, ...]) -> None:
@@ -148,14 +148,15 @@ def main(config: Path, out: Path, varied: Path, runs: tuple[Path, ...]) -> None:
         f"{noise_floor(delta, study.prompts):.3f} at delta {delta:g}" for delta in sorted(played["delta"].unique())
     )
     head = (
-        f"{study.seeds} seeds of {study.steps} steps with {study.prompts} prompts. At a size whose risk is delta, the "
-        f"noise of the rates alone makes a distance of {floor}."
+        f"{study.seeds} seeds of {study.steps} steps with {study.prompts} prompts. At a size whose risk is delta, "
+        f"noise in the rates alone causes a distance of {floor}."
     )
     stationary = [name for name, workload in study.workloads.items() if len(workload.lengths.points) == 1]
     found, judged = table(played), verdict(played, stationary)
     margins = "".join(f"- {margin.what}: {margin.text}, {margin.reason}.\n" for margin in COMPARED.values())
     margins = (
-        f"## Margins\n\nNo worse than sagc is by less than this, {ERRORS:g} standard errors included:\n\n{margins}"
+        f'## Margins\n\n"No worse than sagc" means worse by less than this, {ERRORS:g} standard errors included:\n\n'
+        f"{margins}"
     )
     for name, frame, columns, more in (
         ("table", found, ARM_COLUMNS, []),

@@ -1,4 +1,4 @@
-"""The study's variants of sagc-robust as a table, a line per variant and number of prompts."""
+"""The study's variants of sagc-robust as a table, one line per variant and number of prompts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ KEYS = ["variant", "prompts"]
 
 
 def variants_table(found: pd.DataFrame, study: StudyConfig) -> Table:
-    """The table of `sagc.simulation.study.variants.variants`."""
+    """The table of what `sagc.simulation.study.variants.variants` found."""
     head = f"Means over {study.variants.seeds} seeds of {study.steps} steps."
     return Table(VARIANT_COLUMNS, summarize(found), notes=[head])
 
 
 def summarize(found: pd.DataFrame) -> pd.DataFrame:
-    """A row per variant and number of prompts: mean distance, and the worst workload's bias, moves and recovery."""
+    """One row per variant and number of prompts: mean distance, and the worst workload's bias, moves and recovery."""
     groups = found.groupby(KEYS, sort=False)
     still = found[found["stationary"]].groupby(KEYS, sort=False)
     columns = {"distance": groups["distance"].mean(), "bias": groups["bias"].max()}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from analysis.cells import REFERENCE
-from analysis.results.steps import MARK, slots_are_bound
+from analysis.results.steps import UPPER_BOUND_MARK, slots_are_bound
 from analysis.tables.arms import BEST
 from analysis.tables.runs import idle_note
 from analysis.tables.table import (
@@ -112,7 +112,7 @@ COSTS = {"wall_s": "hours", "rollout_s": "rollout", "processor_s": "processor", 
 
 
 def _idle(row: Row) -> str:
-    mark = MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
+    mark = UPPER_BOUND_MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
     return with_error("idle_fraction", 1, 100)(row) + mark
 
 

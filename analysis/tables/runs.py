@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.cells import REFERENCE, SECTION
-from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
+from analysis.results.steps import UPPER_BOUND, UPPER_BOUND_MARK, slots_are_bound
 from analysis.results.summary import LAST_STEPS
 from analysis.tables.clocks import uneven_clocks
 from analysis.tables.table import MISSING, Column, Table, by_seeds, decimals, group_column, number, percent
@@ -83,7 +83,7 @@ def _columns(frame: pd.DataFrame) -> list[Column]:
 
 def idle_percent(row: dict[str, Any]) -> str:
     """The idle fraction of a run in percent, marked if it is an upper bound."""
-    mark = MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
+    mark = UPPER_BOUND_MARK if slots_are_bound(row["stack"], row["filtered_share"]) else ""
     return percent("idle_fraction")(row) + mark
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 from analysis.cells import REFERENCE, SECTION
 from analysis.results.arms import Arms, Section, arms_by_cell
 from analysis.results.runs import RunResults
-from analysis.results.steps import MARK, UPPER_BOUND, slots_are_bound
+from analysis.results.steps import UPPER_BOUND, UPPER_BOUND_MARK, slots_are_bound
 from analysis.tables.arms import BEST, summarize_arms
 from analysis.tables.table import MISSING, Column, Row, Table, by_seeds, decimals, group_column, spread
 
@@ -228,7 +228,7 @@ def _part(title: str, meaning: str, name: str) -> Column:
         seconds, share = row[f"{name}_s"], row[f"{name}_share"]
         if pd.isna(seconds):
             return MISSING
-        mark = MARK if name in ("waits", "speed") and row["slots_bound"] else ""
+        mark = UPPER_BOUND_MARK if name in ("waits", "speed") and row["slots_bound"] else ""
         return f"{seconds:+.1f}" + ("" if pd.isna(share) else f" ({share * 100:+.1f})") + mark
 
     return Column(title, meaning, text)

@@ -293,7 +293,7 @@ def test_another_sampling_is_refused(tmp_path, key, value, message):
 def test_an_evaluation_of_another_run_is_refused(tmp_path):
     folder = make_run(tmp_path, 4)
     write(folder / "eval" / "evaluation.json", {"run_hash": "feed", "benchmarks": {}})
-    with pytest.raises(UserError, match=r"is of another run \(hash feed, this one is 0123456789abcdef\)"):
+    with pytest.raises(UserError, match=r"is from another run \(hash feed, this one is 0123456789abcdef\)"):
         compare_lengths([folder])
 
 

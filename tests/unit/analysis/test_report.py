@@ -41,14 +41,14 @@ def test_a_verdict_by_hand():
     rivals = rivals_of(("s", "sagc", "8", 1, True), ("s", "sagc", "16", 1, False))
     assert verdict(arms, "heldout", rivals, "") == (
         "sagc takes 0.75 of static 16's training time with stragglers in 60 % of the groups instead of 80 %. "
-        "Accuracy on heldout differs from static 16's by -0.050 with sagc; with one seed of every arm no interval can "
-        "be given. By single runs, of one seed, static 8 is as good as sagc in no more time in 1 of 1 cases."
+        "Accuracy on heldout differs from static 16's by -0.050 with sagc; with one seed per arm no interval can "
+        "be given. By single runs, with one seed, static 8 is as good as sagc in no more time in 1 of 1 cases."
     )
     text = verdict(arms, "heldout", rivals_of(("s", "sagc", "8", 1, False)), "")
     assert text.endswith("no static size is as good as sagc in no more time in any of 1 cases.")
     reward = verdict(arms, "reward", rivals, "")
     assert "Training reward differs from static 16's by +0.000 with sagc" in reward
-    assert reward.endswith("There is no static size to compare that with.")
+    assert reward.endswith("There is no static size to compare with.")
 
 
 def test_a_verdict_over_seeds_and_stacks():
@@ -69,8 +69,8 @@ def test_a_verdict_names_the_static_sizes_and_counts_by_intervals():
     rivals = [("s", "sagc", "4", 5, True), ("s", "sagc", "8", 5, True), ("s", "sagc-robust", "4", 4, False)]
     rivals += [("t", "sagc", "4", 5, True), ("t", "sagc", "8", 5, False), ("u", "sagc-robust", "8", 1, True)]
     assert verdict(arms, "heldout", rivals_of(*rivals), "").endswith(
-        "By 95 % intervals over 4 to 5 seeds, 0.01 aside, static 4 is as good as sagc in no more time in 2 of 2 cases, "
-        "static 8 in 1 of 2; no static size is as good as sagc-robust in no more time in any of 1 cases."
+        "By 95 % intervals over 4 to 5 seeds, with a margin of 0.01, static 4 is as good as sagc in no more time in 2 "
+        "of 2 cases, static 8 in 1 of 2; no static size is as good as sagc-robust in no more time in any of 1 cases."
     )
 
 
@@ -156,7 +156,7 @@ def test_missing_and_unfinished_runs_are_shown(tmp_path):
     (tmp_path / "grid.json").write_text(json.dumps({"runs": expected}))
     page = page_of(tmp_path)
     assert "1 of the grid&#39;s 3 runs are missing" in page
-    assert "1 of 2 runs are unfinished; tables and verdict are without them" in page
+    assert "1 of 2 runs are unfinished; tables and verdict leave them out" in page
     assert "<td>tiny/grpo/vanilla/4/0</td><td>missing</td>" in page
     assert ">tiny/grpo/vanilla/sagc/0</a></td><td>unfinished</td><td>3/5</td>" in page
 
@@ -178,7 +178,7 @@ def test_runs_that_are_not_of_the_grid_are_left_out(tmp_path):
     cell = {"model": "tiny", "algorithm": "grpo", "stack": "vanilla", "seed": 0, "group": 16}
     (tmp_path / "grid.json").write_text(json.dumps({"runs": [cell]}))
     page = page_of(tmp_path)
-    assert "tiny/grpo/vanilla/8/seed0 is not of the grid that was run last; it is left out" in page
+    assert "tiny/grpo/vanilla/8/seed0 is not in the grid that was run last; it is left out" in page
     assert page.count('<section class="run"') == 1
 
 
@@ -188,7 +188,7 @@ def test_nothing_to_show_is_said(tmp_path, folders):
         (make_run(tmp_path, "sagc", steps=2, evaluated=False) / "trace.jsonl").write_text("")
     page = page_of(tmp_path)
     assert NOTHING in page and "There is nothing to draw yet" in page
-    assert ("the folder holds no run" in page) == (folders == 0)
+    assert ("the folder contains no runs" in page) == (folders == 0)
 
 
 def test_what_a_run_wrote_is_text(tmp_path):

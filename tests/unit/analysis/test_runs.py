@@ -78,7 +78,7 @@ def test_rewards_that_are_nan_are_said(tmp_path):
 
 def test_repeated_steps_are_said(tmp_path):
     steps = read_steps(write(tmp_path / "trace.jsonl", [RECORDS[0], RECORDS[0]]), 2.0)
-    assert steps.problems == ["the trace does not hold its steps from 1 on, one after the other"]
+    assert steps.problems == ["the trace does not contain its steps in order from 1"]
 
 
 # A folder ------------------------------------------------------------------------------------------------------------

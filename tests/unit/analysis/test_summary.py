@@ -195,12 +195,12 @@ def test_every_run_gets_its_row_as_a_file(tmp_path):
 
 
 def test_an_unfinished_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"does not hold the steps 1 to 5 in order; train the run to its end"):
+    with pytest.raises(UserError, match=r"does not contain steps 1 to 5 in order; finish training the run"):
         summarize_run(make_run(tmp_path / "run", steps=5))
 
 
 def test_a_repeated_step_is_refused(tmp_path):
-    with pytest.raises(UserError, match="does not hold the steps 1 to 3 in order"):
+    with pytest.raises(UserError, match="does not contain steps 1 to 3 in order"):
         summarize_run(make_run(tmp_path / "run", [RECORDS[0], RECORDS[0], RECORDS[2]]))
 
 
@@ -218,7 +218,7 @@ def test_a_bad_line_of_the_trace_is_named(tmp_path):
 
 
 def test_an_evaluation_of_another_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"is of another run \(hash feed, this one is 0123456789abcdef\)"):
+    with pytest.raises(UserError, match=r"is from another run \(hash feed, this one is 0123456789abcdef\)"):
         summarize_run(make_run(tmp_path / "run", evaluated_hash="feed"))
 
 
@@ -246,8 +246,8 @@ def test_results_leaves_out_what_is_incomplete(tmp_path, caplog):
     assert frame["group"].tolist() == ["sagc", "sagc"]
     assert frame["seed"].tolist() == [0, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        f"left out: {tmp_path}/tiny/dapo/vanilla/16/seed0/trace.jsonl does not hold the steps 1 to 9 in order; "
-        "train the run to its end first"
+        f"left out: {tmp_path}/tiny/dapo/vanilla/16/seed0/trace.jsonl does not contain steps 1 to 9 in order; "
+        "finish training the run first"
     ]
     assert frame["wall_vs_static16"].map(math.isnan).all()
     assert (tmp_path / "summary.csv").exists()
@@ -286,6 +286,6 @@ def test_a_grid_whose_trace_is_damaged_is_one_sentence(tmp_path, project):
     refused = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert refused.stderr == (
-        f"Error: {folder / 'trace.jsonl'} does not hold the steps 1 to 5 in order; train the run to its end first\n"
+        f"Error: {folder / 'trace.jsonl'} does not contain steps 1 to 5 in order; finish training the run first\n"
     )
     assert not (tmp_path / "report.html").exists()

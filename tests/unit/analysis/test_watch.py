@@ -117,7 +117,7 @@ def test_on_a_terminal_it_goes_on_until_no_run_is_at_work(tmp_path, monkeypatch)
     assert [text.splitlines()[-1] for text in shown] == ["1 training", "1 training", "1 stopped"]
 
 
-@pytest.mark.parametrize(("folder", "sentence"), [("none", "does not exist"), ("", "holds no run")])
+@pytest.mark.parametrize(("folder", "sentence"), [("none", "does not exist"), ("", "contains no runs")])
 def test_a_folder_without_runs_is_refused(tmp_path, folder, sentence):
     with pytest.raises(UserError, match=sentence):
         watch(tmp_path / folder, 1.0, print)
