@@ -1,1 +1,1 @@
-"""What runs wrote, read once: folders, steps, and a summary row per run."""
+"""Reads what runs wrote, once: folders, steps, and a summary row per run."""
