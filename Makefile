@@ -1,4 +1,4 @@
-# Every target works as the first command after `git clone`: the set-up is made when it is missing or out of date.
+# Every target works as the first command after `git clone`: .venv is set up if it is missing or out of date.
 #
 #   make setup   .venv with everything, from the pinned lists of requirements/
 #   make grid    the grid of config/config.yaml, as `snakemake --cores all` does
@@ -9,10 +9,10 @@
 #   make bench   the benchmarks of tests/bench, as one table
 #   make lint    ruff and snakefmt, without changing a file
 #
-# PYTHON=/path/to/python3.11 takes that Python. pip takes the torch that its own configuration finds: on a machine
-# without one for CPUs this is PyPI's CUDA build with its libraries (several GB more). For the small CPU build:
+# PYTHON=/path/to/python3.11 uses that Python. pip installs the torch that its own configuration finds: unless that is a
+# CPU build, it is PyPI's CUDA build with its libraries (several GB more). For the small CPU build:
 #   make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
-# GPU=1 installs the openrlhf stack for CUDA (requirements/gpu.txt) in the place of the one for CPUs.
+# GPU=1 installs the openrlhf stack for CUDA (requirements/gpu.txt) instead of the one for CPUs.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -31,7 +31,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP := .venv/.sagc-complete$(if $(GPU),-gpu)
 DOCTESTS := sagc/__init__.py sagc/controllers/sagc.py sagc/controllers/static.py sagc/controllers/robust.py sagc/controllers/registry.py sagc/lengths.py sagc/evaluation/overlap.py sagc/posterior.py sagc/data/stream.py
 
-# Snakemake and the libraries keep caches below HOME. Where nothing can be written there, they are kept here.
+# Snakemake and the libraries keep caches below HOME. If that is not writable, they are kept here.
 CACHE := d="$${XDG_CACHE_HOME:-$${HOME:-$$(echo ~)}/.cache}"; mkdir -p "$$d" 2> /dev/null && [[ -w $$d ]] && echo writable
 ifneq ($(shell $(CACHE)),writable)
 export XDG_CACHE_HOME := $(CURDIR)/.snakemake/cache
@@ -65,7 +65,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile workflow
 
-# The stamp comes last: without it the next call goes on where this one was interrupted.
+# The stamp comes last: without it the next call continues where this one was interrupted.
 $(STAMP): requirements/build.txt requirements/base.txt $(OPENRLHF) requirements/dev.txt pyproject.toml
 	fail() { echo "Error: $$1" >&2; exit 2; }
 	command -v "$(PYTHON)" > /dev/null || fail "$(PYTHON) is not on PATH; install Python 3.11 (Debian: apt-get install python3.11 python3.11-venv) or run make with PYTHON=/path/to/python3.11"
@@ -78,7 +78,7 @@ $(STAMP): requirements/build.txt requirements/base.txt $(OPENRLHF) requirements/
 	fi
 	echo "Setting up .venv (4 GB, about four minutes)"
 	"$(PYTHON)" -m venv .venv
-	# A package that pip was killed on looks installed: pip writes INSTALLER after the package's files, so it is missing.
+	# A package looks installed even if pip was killed while installing it: pip writes INSTALLER after the package's files, so it is missing.
 	for info in .venv/lib/python3.11/site-packages/*.dist-info; do
 	    [[ -e $$info/INSTALLER ]] || rm -rf "$$info"
 	done
@@ -86,7 +86,7 @@ $(STAMP): requirements/build.txt requirements/base.txt $(OPENRLHF) requirements/
 	if [[ -n "$(TORCH_INDEX)" ]]; then
 	    $(PIP) install --no-deps --index-url "$(TORCH_INDEX)" "$$(grep '^torch==' requirements/base.txt)"
 	else
-	    $(PIP) install --constraint requirements/build.txt --constraint requirements/base.txt torch # a CUDA build's libraries come along
+	    $(PIP) install --constraint requirements/build.txt --constraint requirements/base.txt torch # with dependencies: the libraries of a CUDA build
 	fi
 	$(PIP) install --no-deps --no-build-isolation -r requirements/base.txt -r requirements/dev.txt
 	DS_BUILD_OPS=0 $(PIP) install --no-deps --no-build-isolation -r $(OPENRLHF)

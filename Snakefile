@@ -1,7 +1,7 @@
 """The DAG: warm start -> train -> evaluate -> report, with all tables.
 
-`snakemake --cores all` runs the grid of config/config.yaml; `--configfile FILE` puts another config in its place, and
-`--config key=value` changes single keys of either. Nothing trains before the whole config is found valid.
+`snakemake --cores all` runs the grid of config/config.yaml; `--configfile FILE` uses another config instead, and
+`--config key=value` changes single keys of either. Nothing trains before the whole config has been validated.
 """
 
 from pathlib import Path
@@ -17,9 +17,9 @@ include: "workflow/rules/entry.smk"
 PROJECT = Path(str(workflow.basedir))
 DEFAULT_CONFIG = PROJECT / "config" / "config.yaml"
 
-# Snakemake would merge a `configfile:` with the command line's; without one there, the default counts.
+# Snakemake would merge a `configfile:` with the command line's, so the default is read only if none is given there.
 if not workflow.overwrite_configfiles:
-    checked(read_yaml, DEFAULT_CONFIG)  # Snakemake does not say in which line YAML is broken
+    checked(read_yaml, DEFAULT_CONFIG)  # Snakemake does not name the line of a YAML error
 
     configfile: str(DEFAULT_CONFIG)
 
@@ -47,7 +47,7 @@ rule all:
     default_target: True
     input:
         overlap=OVERLAP,
-        # Of what the report writes all but the runs' rows, which `sagc clean` removes.
+        # Everything that the report writes, except the runs' rows, which `sagc clean` removes.
         report=[path for path in rules.report.output if Path(path).name != "summary.json"],
         traces=of_runs("trace.jsonl"),  # a run that was deleted is made again; one that was only cleaned is not
 

@@ -19,7 +19,7 @@ data = Dataset.from_list([{"prompt": f"Question: {a} + {b} = ?\nAnswer:", "answe
 
 
 def reward(completions, answer, **columns):
-    """1.0 where the first number of the response is the sum."""
+    """1.0 if the first number of the response is the sum."""
     numbers = [re.findall(r"\d+", completion)[:1] for completion in completions]
     return [float(found == [right]) for found, right in zip(numbers, answer, strict=True)]
 

@@ -1,4 +1,4 @@
-"""SAGC in any training loop. Here the rollout only draws lengths; put your own generation and update in its place."""
+"""SAGC in any training loop. The rollout here only draws lengths; replace it with your own generation and update."""
 
 import json
 
@@ -17,7 +17,7 @@ def rollout(prompts, group_size):
 controller = SAGC()
 for step in range(50):
     lengths = rollout(prompts=16, group_size=controller.group_size)  # 1. ask for the group size
-    report = controller.step(lengths)  # 2. show every group that was generated, those that you drop included
+    report = controller.step(lengths)  # 2. pass every group that was generated, including those you drop
     checkpoint = json.dumps(controller.state_dict())  # 3. save it with the model; load_state_dict continues
     print(step, len(lengths[0]), f"{report.straggler_rate:.2f}", controller.group_size)
 print(controller)

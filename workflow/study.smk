@@ -14,7 +14,7 @@ CONFIG = str(workflow.configfiles[0]) if workflow.configfiles else CONFIG
 STUDY = checked(load_study, CONFIG)
 RESULTS = str(Path(STUDY.results))
 start(RESULTS)
-# Whoever changes a controller wants the study of that one.
+# The study is repeated if the code of a controller changes.
 LIBRARY = Path(sagc.__file__).parent
 PLAYED = ("controllers/*.py", "posterior.py", "lengths.py", "simulation/**/*.py")
 CODE = [str(path) for pattern in PLAYED for path in sorted(LIBRARY.glob(pattern))]

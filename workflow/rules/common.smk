@@ -17,9 +17,9 @@ MODEL = f"{RESULTS}/models/{{model}}"
 DATA = str(embedded_folder(GRID))
 PROMPTS = str(prompts_path(GRID, "{model}"))
 OVERLAP = [] if GRID.data.type == "tiny" else [f"{RESULTS}/data/overlap.json", f"{RESULTS}/data/overlap.md"]
-# No parameter of the rule: whoever asks for logs of a grid that is half done does not train its finished runs again.
+# Not a parameter of the rule: asking for logs in a half-finished grid must not train its finished runs again.
 LOGGING = GRID.logging.model_dump_json()
-# Tokenizers would start threads beside the job's, and libraries' progress bars would fill the logs.
+# Tokenizers would start additional threads, and libraries' progress bars would fill the logs.
 ENVIRONMENT = "export OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads} TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1;"
 
 
@@ -37,7 +37,7 @@ def of_runs(path):
 
 
 def run_of(wildcards):
-    """The resolved run of a job; also of one beside the grid, when a target on the command line names it."""
+    """The resolved run of a job; also of one outside the grid, if a target on the command line names it."""
     return resolve(**{axis: wildcards[axis] for axis in Cell.model_fields})
 
 
@@ -55,7 +55,7 @@ def benchmark_of(rule, path=CELL):
 
 
 def memory_of(job: JobConfig, attempt):
-    """Twice as much once a job has failed, and no more: a time limit or a preemption counts as an attempt, too."""
+    """Twice as much once a job has failed, but no more: time limits and preemptions also count as attempts."""
     return job.mem_mb * min(attempt, 2)
 
 
@@ -63,12 +63,12 @@ def resources_of(job: JobConfig):
     return {"mem_mb": lambda wildcards, attempt: memory_of(job, attempt), "runtime": job.runtime, "gpu": job.gpus}
 
 
-# In the messages of the long jobs: what a dry run is read for.
+# In the messages of the long jobs, for readers of a dry run.
 ASKS = " ({resources.gpu} GPUs, {resources.mem_mb} MB, {resources.runtime} minutes at most)"
 
 
 def failures():
-    """The failed jobs, each with its log and the last line of that, which says why."""
+    """The failed jobs, each with its log and the log's last line, which says why."""
     lines = []
     for job in workflow.scheduler.failed:
         for log in map(Path, job.log):

@@ -1,4 +1,4 @@
-"""The problems of the embedded task; and training prompts made of other data, which are held against the benchmarks."""
+"""The problems of the embedded task, and training prompts from other data, which are compared with the benchmarks."""
 
 
 rule write_data:
@@ -27,7 +27,7 @@ rule write_data:
 
 if GRID.data.type != "tiny":
 
-    # Both may ask the Hub, which only the machine that runs Snakemake is sure to reach.
+    # Both may use the Hub, which only the machine that runs Snakemake is sure to reach.
     localrules:
         write_prompts,
         check_overlap,
@@ -71,7 +71,7 @@ if GRID.data.type != "tiny":
             runtime=30,
             gpu=0,
         params:
-            template=lambda _: GRID.data.template or "{problem}",  # no wildcard
+            template=lambda _: GRID.data.template or "{problem}",  # a function, so that braces are no wildcard
             benchmarks=json.dumps(
                 {name: b.model_dump(exclude={"samples"}) for name, b in GRID.evaluation.benchmarks.items()}
             ),

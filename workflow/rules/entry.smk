@@ -1,4 +1,4 @@
-"""What both Snakefiles start with: the environment, refusals in one sentence, and a lock on the results."""
+"""The start of both Snakefiles: the environment, one-sentence errors, and a lock on the results."""
 
 import atexit
 import contextlib
@@ -11,13 +11,13 @@ from sagc.system import environment
 from sagc.system.clock import end_future
 
 environment.prepare()
-PYTHON = sys.executable  # `sagc` is not on PATH where Snakemake was called without activating its environment
+PYTHON = sys.executable  # `sagc` is not on PATH if Snakemake was called without activating its environment
 LOCKS = contextlib.ExitStack()
 atexit.register(LOCKS.close)
 
 
 def checked(function, *arguments, **options):
-    """Stop with one sentence where a user has made a mistake."""
+    """Call the function; stop with one sentence if the user has made a mistake."""
     try:
         return function(*arguments, **options)
     except UserError as error:
@@ -29,12 +29,12 @@ def say(text):
 
 
 def lock(results):
-    """Keep a second call away from the results until this process ends: both would run the same jobs."""
+    """Lock the results until this process ends: a second call would run the same jobs."""
     checked(LOCKS.enter_context, RunFolder(results).lock())
 
 
 def start(results):
-    """Before the jobs are chosen, and only in the process that chooses them: no file of the results is from the future."""
+    """Reset file times in the future, before jobs are chosen and only in the process that chooses them."""
     if workflow.is_main_process and (found := end_future(Path(results))):
         say(
             f"{found} files in {results} were from the future, as after a clock is set back; they are now from this moment"

@@ -1,4 +1,4 @@
-"""From run folders to all that is made of them: a row per run, tables, figures and the report."""
+"""From run folders to a row per run, tables, figures and the report."""
 
 
 rule list_runs:
@@ -8,7 +8,7 @@ rule list_runs:
         log_of("list_runs", "grid"),
     benchmark:
         benchmark_of("list_runs", "grid")
-    priority: 1000  # there from the start, so that a report of an unfinished grid knows what is missing
+    priority: 1000  # first, so that a report of an unfinished grid knows what is missing
     threads: 1
     resources:
         mem_mb=100,

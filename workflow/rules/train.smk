@@ -1,22 +1,22 @@
-"""Training. The run folder also holds checkpoints/, which is no output: Snakemake deletes the outputs of a job that
-failed or was killed, and the next attempt goes on from the checkpoint.
+"""Training. The run folder also holds checkpoints/, which is not an output: Snakemake deletes the outputs of a job that
+failed or was killed, and the next attempt continues from the checkpoint.
 """
 
 
 def starting_model(wildcards):
-    """The model as an input where the DAG makes it."""
+    """The model, as an input if the DAG makes it."""
     return MODEL.format(model=wildcards.model) if GRID.models[wildcards.model].type == "tiny" else []
 
 
 def longest_first(wildcards):
-    """Expected samples per prompt: when the longest jobs start first, no core waits for one of them at the end."""
+    """Expected samples per prompt: with the longest jobs first, no core waits for one of them at the end."""
     run = run_of(wildcards)
     ladder = run.build_controller().ladder
     return sum(ladder) / len(ladder) * (1.6 if run.algorithm.dynamic_sampling else 1)  # rounds per step, measured
 
 
 def job_of(wildcards):
-    """What a run of this stack asks of the machine."""
+    """What a run of this stack needs from the machine."""
     return GRID.jobs.train_openrlhf if wildcards.stack == "openrlhf" else GRID.jobs.train
 
 
