@@ -13,7 +13,7 @@ from analysis.report.run_page import page_id
 from analysis.results.runs import Results, RunResults
 from analysis.results.summary import training_columns
 from analysis.tables.arm_tables import accuracy_columns, efficiency_columns
-from analysis.tables.cost_tables import AS_GOOD, cost_columns, pareto_columns
+from analysis.tables.cost_tables import AS_GOOD_NOTE, cost_columns, pareto_columns
 from analysis.tables.grid import GridTables
 from analysis.tables.output_lengths import LENGTH_COLUMNS
 from analysis.tables.published import PUBLISHED_COLUMNS
@@ -22,11 +22,11 @@ from analysis.tables.table import MISSING, Column, decimals, named, percent
 from analysis.tables.time_split import SAVINGS_COLUMNS, slots_note
 from sagc.errors import UserError
 
-CELLS = named(SECTION)
-NO_SEEDS = "Each arm has one seed, so no error or interval over seeds can be given."
+SECTION_COLUMNS = named(SECTION)
+ONE_SEED_NOTE = "Each arm has one seed, so no error or interval over seeds can be given."
 
-SPLIT = "Seconds and, in brackets, percent of the static arm's time; negative if time was lost. The parts add up."
-THEIRS = (
+SPLIT_NOTE = "Seconds and, in brackets, percent of the static arm's time; negative if time was lost. The parts add up."
+PUBLISHED_NOTE = (
     "Theirs are published numbers, from other hardware and, unless the scale says otherwise, another model: only "
     "ratios to static 16 can be compared."
 )
@@ -50,21 +50,25 @@ def sections_of(loaded: Results, expected: list[dict[str, Any]], tables: GridTab
     if len(tables.costs):
         sections.append(_equal_cost(tables.costs, tables.rivals))
     if len(tables.split):
-        note = " ".join([SPLIT, *slots_note(tables.split)])
-        table = page_table("Seconds of training against a static arm", note, tables.split, [*CELLS, *SAVINGS_COLUMNS])
+        note = " ".join([SPLIT_NOTE, *slots_note(tables.split)])
+        table = page_table(
+            "Seconds of training against a static arm", note, tables.split, [*SECTION_COLUMNS, *SAVINGS_COLUMNS]
+        )
         sections.append(Section("savings", "Where the time went", tables=[table]))
     sections.append(_lengths(tables))
-    theirs = page_table("The paper's numbers and ours", THEIRS, tables.published, [*CELLS, *PUBLISHED_COLUMNS])
+    theirs = page_table(
+        "The paper's numbers and ours", PUBLISHED_NOTE, tables.published, [*SECTION_COLUMNS, *PUBLISHED_COLUMNS]
+    )
     return [*sections, Section("published", "Published numbers", tables=[theirs])]
 
 
 def _over_arms(tables: GridTables) -> list[Section]:
     arms = tables.arms
-    note = NO_SEEDS if arms["seeds"].max() == 1 else ""
+    note = ONE_SEED_NOTE if arms["seeds"].max() == 1 else ""
     accuracies = accuracy_columns(benchmarks(tables.runs))
     bound = idle_note(arms)
-    cost = page_table("What training cost", " ".join([note, *bound]), arms, [*CELLS, *efficiency_columns()])
-    quality = page_table("What training achieved", note, arms, [*CELLS, *accuracies])
+    cost = page_table("What training cost", " ".join([note, *bound]), arms, [*SECTION_COLUMNS, *efficiency_columns()])
+    quality = page_table("What training achieved", note, arms, [*SECTION_COLUMNS, *accuracies])
     return [
         Section("efficiency", "Training efficiency", tables=[cost]),
         Section("accuracy", "Accuracy", tables=[quality]),
@@ -72,9 +76,11 @@ def _over_arms(tables: GridTables) -> list[Section]:
 
 
 def _equal_cost(costs: pd.DataFrame, rivals: pd.DataFrame) -> Section:
-    columns = [*CELLS, *pareto_columns(costs)]
-    front = page_table("Accuracy against hours", f"{_as_good_text(rivals)} {AS_GOOD}", costs, columns)
-    same = page_table("Time to a given reward, and reward at a given time", "", costs, [*CELLS, *cost_columns(costs)])
+    columns = [*SECTION_COLUMNS, *pareto_columns(costs)]
+    front = page_table("Accuracy against hours", f"{_as_good_text(rivals)} {AS_GOOD_NOTE}", costs, columns)
+    same = page_table(
+        "Time to a given reward, and reward at a given time", "", costs, [*SECTION_COLUMNS, *cost_columns(costs)]
+    )
     return Section("equal-cost", "At equal cost", tables=[front, same])
 
 
@@ -97,7 +103,9 @@ def _lengths(tables: GridTables) -> Section:
         return Section("lengths", "Output lengths", f"Lengths cannot be compared: {error}")
     if frame.empty:
         return Section("lengths", "Output lengths", "There is no pair of arms to compare.")
-    table = page_table("Controlled arms against static ones, problem by problem", "", frame, [*CELLS, *LENGTH_COLUMNS])
+    table = page_table(
+        "Controlled arms against static ones, problem by problem", "", frame, [*SECTION_COLUMNS, *LENGTH_COLUMNS]
+    )
     return Section("lengths", "Output lengths", "A negative difference means shorter outputs after control.", [table])
 
 

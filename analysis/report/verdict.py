@@ -8,8 +8,8 @@ from analysis.cells import REFERENCE, SECTION
 from analysis.tables.rivals import NO_WORSE
 from analysis.tables.table import spread
 
-NOTHING = "There is no verdict yet: no run is done."
-ALONE = f"There is no verdict: no controlled arm has a static {REFERENCE} to be compared with."
+NO_RUNS = "There is no verdict yet: no run is done."
+NO_REFERENCE = f"There is no verdict: no controlled arm has a static {REFERENCE} to be compared with."
 
 
 def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame, clocks: str) -> str:
@@ -34,10 +34,10 @@ def verdict(arms: pd.DataFrame, quality: str, rivals: pd.DataFrame, clocks: str)
         The verdict, or why there is none.
     """
     if arms.empty:
-        return NOTHING
+        return NO_RUNS
     controlled = arms[~arms["group"].str.isdigit() & arms["wall_s_vs_static16"].notna()]
     if controlled.empty:
-        return ALONE
+        return NO_REFERENCE
     groups = [(name, rows) for name, rows in controlled.groupby("group")]
     cost = ", and ".join(_cost(name, rows, arms) for name, rows in groups)
     column = quality if quality == "reward" else f"accuracy_{quality}"

@@ -22,7 +22,7 @@ from sagc.system.command import Command
 OURS, THEIRS = "sagc-robust", "sagc"
 MEASURES = ("straggler_rate", "distance", "risk_distance", "bias", "recovery")
 MEANS = ("moves", "mean_log2", "mean_inverse", "hours", "hours_per_sample")
-ERRORS = 2.0  # standard errors over the seeds, added to a mean before it is compared with a limit
+BOUND_SE = 2.0  # number of standard errors over the seeds, added to a mean before it is compared with a limit
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Margin:
         return f"{100 * self.amount:g} % of sagc's" if self.relative else f"{self.amount:g}"
 
 
-CRITERIA = {  # measure -> (what is required of sagc-robust, limit)
+LIMITS = {  # measure -> (what is required of sagc-robust, limit)
     "bias": ("mean rate within 0.03 of delta where delta is feasible", 0.03),
     "recovery": ("recovers within 15 steps", 15.0),
     "moves": ("moves at most 10 times per 100 steps when stationary", 10.0),
 }
-COMPARED = {  # measure in which sagc-robust must be no worse than sagc
+MARGINS = {  # measure in which sagc-robust must be no worse than sagc
     "distance": Margin("in the distance from delta", 0.005, "about a quarter of what noise alone causes"),
     "recovery": Margin("in steps to recover", 3.0, "a fifth of the steps that a recovery may take"),
     "hours": Margin(
@@ -69,18 +69,18 @@ def verdict(runs: pd.DataFrame, stationary: Collection[str]) -> pd.DataFrame:
     -------
     DataFrame
         criterion, workload; value : mean over the seeds of the criterion's measure, or of the difference sagc-robust -
-        sagc, paired by seed; worst : largest value of a seed; bound : value plus ERRORS standard errors, NaN for a
-        single seed; limit : the criterion's limit, or the margin of the difference; met : whether bound is below limit,
-        so that no criterion is met by noise.
+        sagc, paired by seed; worst : largest value of a seed; bound : value plus BOUND_SE standard errors, NaN for
+        a single seed; limit : the criterion's limit, or the margin of the difference; met : whether bound is below
+        limit, so that no criterion is met by noise.
     """
     rows = []
     for workload, own in runs.groupby("workload", sort=False):
         ours, theirs = (own[own["arm"] == arm].set_index("seed") for arm in (OURS, THEIRS))
-        for measure, (sentence, limit) in CRITERIA.items():
+        for measure, (sentence, limit) in LIMITS.items():
             values = ours[measure].dropna()
             if len(values) and (measure != "moves" or workload in stationary):
                 rows.append(_row(sentence, workload, values, limit))
-        for measure, margin in COMPARED.items():
+        for measure, margin in MARGINS.items():
             difference = (ours[measure] - theirs[measure]).dropna()
             if len(difference):
                 limit = margin.amount * (theirs.loc[difference.index, measure].mean() if margin.relative else 1.0)
@@ -89,7 +89,7 @@ def verdict(runs: pd.DataFrame, stationary: Collection[str]) -> pd.DataFrame:
 
 
 def _row(criterion: str, workload: str, values: pd.Series, limit: float) -> dict:
-    value, bound = values.mean(), values.mean() + ERRORS * values.sem()
+    value, bound = values.mean(), values.mean() + BOUND_SE * values.sem()
     row = {"criterion": criterion, "workload": workload, "value": value, "worst": values.max(), "bound": bound}
     return row | {"limit": limit, "met": bool(bound < limit)}
 
@@ -129,9 +129,9 @@ VERDICT_COLUMNS = [
     Column("workload", "on which", lambda row: row["workload"]),
     Column("mean", "over the seeds; in a comparison, of sagc-robust minus sagc, paired by seed", decimals("value", 3)),
     Column("worst seed", "the largest", decimals("worst", 3)),
-    Column(f"mean + {ERRORS:g} se", f"the mean plus {ERRORS:g} standard errors", decimals("bound", 3)),
+    Column(f"mean + {BOUND_SE:g} se", f"the mean plus {BOUND_SE:g} standard errors", decimals("bound", 3)),
     Column("limit", "of the criterion; in a comparison, the margin", decimals("limit", 3)),
-    Column("met", f"whether mean + {ERRORS:g} se is below the limit", lambda row: "yes" if row["met"] else "NO"),
+    Column("met", f"whether mean + {BOUND_SE:g} se is below the limit", lambda row: "yes" if row["met"] else "NO"),
 ]
 
 
@@ -153,9 +153,9 @@ def main(config: Path, out: Path, varied: Path, runs: tuple[Path, ...]) -> None:
     )
     stationary = [name for name, workload in study.workloads.items() if len(workload.lengths.points) == 1]
     found, judged = table(played), verdict(played, stationary)
-    margins = "".join(f"- {margin.what}: {margin.text}, {margin.reason}.\n" for margin in COMPARED.values())
+    margins = "".join(f"- {margin.what}: {margin.text}, {margin.reason}.\n" for margin in MARGINS.values())
     margins = (
-        f'## Margins\n\n"No worse than sagc" means worse by less than this, {ERRORS:g} standard errors included:\n\n'
+        f'## Margins\n\n"No worse than sagc" means worse by less than this, {BOUND_SE:g} standard errors included:\n\n'
         f"{margins}"
     )
     for name, frame, columns, more in (

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.cells import REFERENCE
 from analysis.results.steps import UPPER_BOUND_MARK, slots_are_bound
-from analysis.tables.arms import BEST
+from analysis.tables.arms import BEST_STATIC
 from analysis.tables.runs import idle_note
 from analysis.tables.table import (
     MISSING,
@@ -22,7 +22,7 @@ from analysis.tables.table import (
     with_interval,
 )
 
-INTERVAL = "with its 95 % paired t interval over the n seeds that both arms have"
+INTERVAL_LEGEND = "with its 95 % paired t interval over the n seeds that both arms have"
 
 
 def efficiency_table(arms: pd.DataFrame, clocks: Iterable[str]) -> Table:
@@ -36,7 +36,11 @@ def accuracy_table(arms: pd.DataFrame, names: list[str]) -> Table:
 
 
 def _table(
-    arms: pd.DataFrame, title: str, columns: Sequence[Column], notes: Iterable[str] = (), printed: Sequence[str] = ()
+    arms: pd.DataFrame,
+    title: str,
+    columns: Sequence[Column],
+    notes: Iterable[str] = (),
+    latex_notes: Sequence[str] = (),
 ) -> Table:
     missing = f"{MISSING} marks a comparison with no arm to compare with, [{MISSING}] an interval over a single seed."
     return Table(
@@ -45,14 +49,14 @@ def _table(
         title=title,
         notes=[*notes, by_seeds(arms["seeds"], ONE_SEED, SEVERAL_SEEDS)],
         by_section=True,
-        said=_best_arm,
-        closing=[missing, *printed],
-        printed=printed,
+        section_notes=_best_arm,
+        closing=[missing, *latex_notes],
+        latex_notes=latex_notes,
     )
 
 
 def _best_arm(rows: pd.DataFrame) -> list[str]:
-    best = rows[BEST].iloc[0]
+    best = rows[BEST_STATIC].iloc[0]
     return [f"The best static arm is {best}." if best else "There is no static arm."]
 
 
@@ -90,7 +94,7 @@ def efficiency_columns() -> list[Column]:
         Column("tokens, M", "millions of tokens generated in training", with_error("tokens", 3, 1e-6)),
         Column("reward", "training reward at the end", with_error("reward", 3)),
         *(_ratio(f"{short} / {REFERENCE}", name, "static16") for name, short in COSTS.items()),
-        *(_ratio(f"{short} / best", name, BEST) for name, short in COSTS.items()),
+        *(_ratio(f"{short} / best", name, BEST_STATIC) for name, short in COSTS.items()),
     ]
 
 
@@ -103,7 +107,7 @@ def accuracy_columns(names: list[str]) -> list[Column]:
         columns += [
             Column(short, legend_, with_error(name, 3)),
             _difference(f"{short} - {REFERENCE}", name, "static16"),
-            _difference(f"{short} - best", name, BEST),
+            _difference(f"{short} - best", name, BEST_STATIC),
         ]
     return columns
 
@@ -128,12 +132,12 @@ def _first_columns() -> list[Column]:
 
 
 def _ratio(title: str, name: str, label: str) -> Column:
-    meaning = f"relative to {_called(label)}: the geometric mean of the ratios per seed, {INTERVAL}"
+    meaning = f"relative to {_called(label)}: the geometric mean of the ratios per seed, {INTERVAL_LEGEND}"
     return Column(title, meaning, with_interval(f"{name}_vs_{label}", ".2f"))
 
 
 def _difference(title: str, name: str, label: str) -> Column:
-    meaning = f"minus that of {_called(label)}: the mean of the differences per seed, {INTERVAL}"
+    meaning = f"minus that of {_called(label)}: the mean of the differences per seed, {INTERVAL_LEGEND}"
     return Column(title, meaning, with_interval(f"{name}_vs_{label}", "+.3f"))
 
 

@@ -13,7 +13,7 @@ from analysis.tables.runs import benchmarks
 
 COSTS = ("wall_s", "rollout_s", "processor_s", "tokens")  # compared as ratios
 MEANS = ("straggler_rate", "idle_fraction", "filtered_share", "mean_group_size", *COSTS, "reward")
-BEST = "best_static"
+BEST_STATIC = "best_static"
 
 
 def summarize_arms(frame: pd.DataFrame) -> pd.DataFrame:
@@ -47,8 +47,8 @@ def summarize_arms(frame: pd.DataFrame) -> pd.DataFrame:
             row = {**dict(zip(SECTION, section, strict=True)), "group": group, "seeds": len(runs)}
             for name in dict.fromkeys([*MEANS, *qualities]):
                 row[name], row[f"{name}_se"] = mean_and_error(runs[name].to_numpy(dtype=float))
-            row[BEST] = best
-            for label, reference in (("static16", REFERENCE), (BEST, best)):
+            row[BEST_STATIC] = best
+            for label, reference in (("static16", REFERENCE), (BEST_STATIC, best)):
                 row |= against(runs, arms.get(reference), label, COSTS, qualities)
             rows.append(row)
     return pd.DataFrame(rows)

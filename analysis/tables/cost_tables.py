@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.cells import SECTION
 from analysis.results.summary import LAST_STEPS
-from analysis.tables.equal_cost import COMPARED, FRONT, KEPT
+from analysis.tables.equal_cost import COMPARISON_COLUMNS, FRONT, KEPT
 from analysis.tables.rivals import NO_WORSE
 from analysis.tables.table import (
     MISSING,
@@ -30,7 +30,7 @@ def write_equal_cost(frame: pd.DataFrame, rivals: pd.DataFrame, folder: Path, cl
 
     `frame` is from `equal_cost`, `rivals` from `compare_with_static`; `clocks` are the sentences of `uneven_clocks`.
     """
-    compared = [name for name in frame.columns if name in COMPARED or name.startswith(KEPT)]
+    compared = [name for name in frame.columns if name in COMPARISON_COLUMNS or name.startswith(KEPT)]
     front = [*SECTION, "group", "seeds", *(name for name in frame.columns if name not in compared)]
     cost_table(frame, clocks).write(folder / "equal_cost", csv=frame[compared])
     pareto_table(frame, rivals, clocks).write(folder / "pareto", csv=frame[front])
@@ -44,36 +44,36 @@ def cost_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
         title="Arms at equal cost",
         notes=[*clocks, _compared(frame)],
         by_section=True,
-        said=_what_is_given,
-        closing=[TARGET, CENSORED, f"{UNKNOWN}, such as a comparison with no arm to compare with."],
+        section_notes=_target_and_budget,
+        closing=[TARGET_NOTE, CENSORED_NOTE, f"{MISSING_NOTE}, such as a comparison with no arm to compare with."],
     )
 
 
-TARGET = (
+TARGET_NOTE = (
     f"The reward is a trailing mean over {LAST_STEPS} steps, over fewer in the first {LAST_STEPS - 1}. An arm has "
     f"reached the target at the first step where the mean over the {LAST_STEPS} steps up to it and the mean over the "
     f"{LAST_STEPS} steps after it (fewer towards the end) are both at least the target: one lucky step is not enough. "
     "The target is where the reference ended, so a reference that is still improving reaches it late."
 )
-CENSORED = (
+CENSORED_NOTE = (
     "A seed that has not reached the target might do so with more steps; all seeds did the same number. All that is "
     "known is that it needs at least its whole training time, which is what it counts with: the mean is then a lower "
     "bound, *at least*. A ratio is *at least* its value if only seeds of the arm missed the target, *at most* if only "
     "seeds of the reference did, and left out if seeds of both did."
 )
-UNKNOWN = f"{MISSING} marks a missing value"
+MISSING_NOTE = f"{MISSING} marks a missing value"
 
 
 def pareto_table(frame: pd.DataFrame, rivals: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
     """What every arm achieved against its hours, and which static arms are as good as a controlled one."""
 
-    def said(rows: pd.DataFrame) -> list[str]:
+    def section_notes(rows: pd.DataFrame) -> list[str]:
         own = rivals[(rivals[SECTION] == rows[SECTION].iloc[0].tolist()).all(axis=1)]
         return [_rivals_of(row, own) for row in rows.to_dict(orient="records") if _is_controlled(row)]
 
     front = (
         "An arm is on the front if no other arm of the cell is at least as good in no more time, and better or "
-        f"faster. Means over seeds are compared, regardless of their errors. {UNKNOWN}."
+        f"faster. Means over seeds are compared, regardless of their errors. {MISSING_NOTE}."
     )
     return Table(
         pareto_columns(frame),
@@ -81,8 +81,8 @@ def pareto_table(frame: pd.DataFrame, rivals: pd.DataFrame, clocks: Iterable[str
         title="Accuracy against hours",
         notes=[*clocks, _compared(frame)],
         by_section=True,
-        said=said,
-        closing=[front, AS_GOOD],
+        section_notes=section_notes,
+        closing=[front, AS_GOOD_NOTE],
     )
 
 
@@ -100,7 +100,7 @@ def _compared(frame: pd.DataFrame) -> str:
     return f"{limits}. Runs that have not finished training are left out."
 
 
-def _what_is_given(rows: pd.DataFrame) -> list[str]:
+def _target_and_budget(rows: pd.DataFrame) -> list[str]:
     """The target and the time budget of a cell."""
     cell = rows.iloc[0]
     if pd.isna(cell["budget_s"]):
@@ -118,7 +118,7 @@ def _is_controlled(row: Row) -> bool:
     return not row["group"].isdigit() and row["seeds"] > 0
 
 
-AS_GOOD = (
+AS_GOOD_NOTE = (
     "A static arm is as good as a controlled one in no more time if the 95 % intervals over the seeds that both have "
     f"show it: that of the difference lies above -{NO_WORSE:g}, that of the ratio of the times not above 1. With one "
     "seed there is no interval, and the two runs are compared directly: at least as good, in no more time."

@@ -29,7 +29,7 @@ from analysis.tables.rivals import pareto_front
 from analysis.tables.table import Row
 
 FRONT, KEPT = "front_", "kept_"
-COMPARED = [
+COMPARISON_COLUMNS = [
     *(*SECTION, "group", "seeds", "reference", "target", "reached", "reached_share"),
     *("time_to_target_s", "time_to_target_s_se", "time_to_target_at_least_s"),
     *(f"time_vs_reference{part}" for part in (*INTERVAL, "_at_least", "_at_most")),
@@ -89,7 +89,7 @@ def equal_cost(runs: Sequence[RunResults]) -> pd.DataFrame:
         rows += cell
     measured = (column for name in ends for column in (name, f"{name}_se"))
     then = (f"{KEPT}{name}{of}" for name in kept for of in ("", "_se", *(f"_vs_reference{i}" for i in INTERVAL)))
-    return pd.DataFrame(rows, columns=[*COMPARED, *then, *measured, *(FRONT + name for name in qualities)])
+    return pd.DataFrame(rows, columns=[*COMPARISON_COLUMNS, *then, *measured, *(FRONT + name for name in qualities)])
 
 
 def _cell_rows(section: Section, arms: Arms, ends: Sequence[str], kept: Sequence[str]) -> list[Row]:

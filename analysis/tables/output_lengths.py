@@ -28,7 +28,7 @@ COLUMNS = [
     *("tokens_controlled", "tokens_static", "difference", "relative", "relative_low", "relative_high"),
     *("cut_off_rate_controlled", "cut_off_rate_static"),
 ]
-NOTHING = (
+NOTHING_TO_COMPARE = (
     "There is nothing to compare: no controlled and static run share a model, algorithm, stack, seed and benchmark."
 )
 
@@ -76,7 +76,9 @@ def compare_lengths(runs: Iterable[RunResults]) -> pd.DataFrame:
 def lengths_table(frame: pd.DataFrame) -> Table:
     """The comparisons, one per line, or why there are none."""
     if frame.empty:
-        return Table(LENGTH_COLUMNS, frame, title="Output lengths", notes=[NOTHING], by_section=True, names=3)
+        return Table(
+            LENGTH_COLUMNS, frame, title="Output lengths", notes=[NOTHING_TO_COMPARE], by_section=True, names=3
+        )
     alone = f"{MISSING} marks the missing interval over a single problem."
     return Table(
         LENGTH_COLUMNS,
@@ -88,12 +90,12 @@ def lengths_table(frame: pd.DataFrame) -> Table:
             + by_seeds(frame["seeds"], ONE_SEED, SEVERAL_SEEDS)
         ],
         by_section=True,
-        closing=[CENSORED, *([alone] if frame["relative_low"].isna().any() else [])],
+        closing=[CENSORED_NOTE, *([alone] if frame["relative_low"].isna().any() else [])],
         names=3,
     )
 
 
-CENSORED = (
+CENSORED_NOTE = (
     "The length of a cut-off response is censored: how long it would have become is unknown. If the cut-off rates of "
     "two arms differ, so does how much is missing from their tokens."
 )

@@ -13,7 +13,7 @@ from analysis.results.runs import RunResults
 from analysis.statistics import INTERVAL, Comparison, paired_difference, paired_ratio
 from analysis.tables.curves import at_end, qualities_of
 
-RIVALS = [
+RIVAL_COLUMNS = [
     *(*SECTION, "group", "quality", "static"),
     *(f"{name}{part}" for name in ("difference", "time") for part in INTERVAL),
     "as_good",
@@ -73,7 +73,7 @@ def compare_with_static(runs: Sequence[RunResults]) -> pd.DataFrame:
     for section, arms in arms_by_cell(runs).items():
         cell = dict(zip(SECTION, section, strict=True))
         rows += [cell | row for row in _rivals_of_cell(arms, qualities)]
-    return pd.DataFrame(rows, columns=RIVALS)
+    return pd.DataFrame(rows, columns=RIVAL_COLUMNS)
 
 
 def _rivals_of_cell(arms: Arms, qualities: dict[str, str]) -> list[dict]:

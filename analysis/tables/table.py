@@ -43,11 +43,11 @@ class Table:
         Below the title.
     by_section : bool
         Whether each model, algorithm and stack gets its own table in Markdown; in LaTeX they are the first columns.
-    said : callable, optional
+    section_notes : callable, optional
         The sentences below a section's rows.
     key, closing : iterable of str
         Between the rows and the legend, and below the legend.
-    printed : iterable of str
+    latex_notes : iterable of str
         Notes that the LaTeX table needs as well: what its marks mean.
     names : int
         Number of leading columns that hold names, flush left in LaTeX.
@@ -58,10 +58,10 @@ class Table:
     title: str = ""
     notes: Iterable[str] = ()
     by_section: bool = False
-    said: Callable[[pd.DataFrame], Iterable[str]] | None = None
+    section_notes: Callable[[pd.DataFrame], Iterable[str]] | None = None
     key: Iterable[str] = ()
     closing: Iterable[str] = ()
-    printed: Iterable[str] = ()
+    latex_notes: Iterable[str] = ()
     names: int = 1
 
     def markdown(self) -> str:
@@ -79,7 +79,7 @@ class Table:
         latex = text.to_latex(index=False, escape=True, column_format="l" * left + "r" * (len(columns) - left))
         for character, command in LATEX.items():
             latex = latex.replace(character, command)
-        return "\n".join([latex, *(f"{note}\n" for note in self.printed)])
+        return "\n".join([latex, *(f"{note}\n" for note in self.latex_notes)])
 
     def write(self, path: Path, csv: pd.DataFrame | None = None, latex: bool = True) -> None:
         """Write `path`.md, `path`.tex if `latex`, and `csv` with all its columns as `path`.csv, atomically."""
@@ -95,7 +95,7 @@ class Table:
         parts = []
         for section, rows in self.rows.groupby(SECTION, sort=False):
             parts += [f"## {', '.join(section)}", markdown_table(rows, self.columns)]
-            parts += self.said(rows) if self.said else []
+            parts += self.section_notes(rows) if self.section_notes else []
         return parts
 
     def _legend(self) -> str:

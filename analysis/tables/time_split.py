@@ -20,7 +20,7 @@ from analysis.cells import REFERENCE, SECTION
 from analysis.results.arms import Arms, Section, arms_by_cell
 from analysis.results.runs import RunResults
 from analysis.results.steps import UPPER_BOUND, UPPER_BOUND_MARK, slots_are_bound
-from analysis.tables.arms import BEST, summarize_arms
+from analysis.tables.arms import BEST_STATIC, summarize_arms
 from analysis.tables.table import MISSING, Column, Row, Table, by_seeds, decimals, group_column, spread
 
 PARTS = {  # part -> its name when it saves time, and when it costs time
@@ -38,7 +38,7 @@ COLUMNS = [
     *(*SECTION, "group", "reference", "best", "seeds", "steps", "reference_s", "saved_s", "saved_share", "slots_bound"),
     *(f"{part}_{unit}" for part in PARTS for unit in ("s", "share")),
 ]
-NOTHING = "There is nothing to compare: no static arm has another arm to compare it with."
+NOTHING_TO_COMPARE = "There is nothing to compare: no static arm has another arm to compare it with."
 
 
 def savings(runs: Sequence[RunResults]) -> pd.DataFrame:
@@ -132,7 +132,7 @@ def _best_static(runs: Sequence[RunResults]) -> dict[Section, str | None]:
     done = pd.DataFrame([run.summary for run in runs if run.summary is not None])
     if done.empty:
         return {}
-    return {section: arms[BEST].iloc[0] for section, arms in summarize_arms(done).groupby(SECTION, sort=False)}
+    return {section: arms[BEST_STATIC].iloc[0] for section, arms in summarize_arms(done).groupby(SECTION, sort=False)}
 
 
 def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -> Row:
@@ -160,7 +160,7 @@ def _row(section: Section, arms: Arms, group: str, reference: str, best: bool) -
 def savings_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
     """The comparisons, one per line, with the largest parts in words; `clocks` are the sentences of `uneven_clocks`."""
     if frame.empty:
-        return Table(SAVINGS_COLUMNS, frame, title=TITLE, notes=[*clocks, NOTHING], by_section=True, names=2)
+        return Table(SAVINGS_COLUMNS, frame, title=TITLE, notes=[*clocks, NOTHING_TO_COMPARE], by_section=True, names=2)
     unpaired = [] if frame["seeds"].all() else [f"{MISSING} marks two arms with no steps of a common seed."]
     return Table(
         SAVINGS_COLUMNS,
@@ -168,16 +168,18 @@ def savings_table(frame: pd.DataFrame, clocks: Iterable[str] = ()) -> Table:
         title=TITLE,
         notes=[*clocks, _compared(frame)],
         by_section=True,
-        said=lambda rows: [in_words(row) for row in rows.to_dict(orient="records") if not row["group"].isdigit()],
+        section_notes=lambda rows: [
+            in_words(row) for row in rows.to_dict(orient="records") if not row["group"].isdigit()
+        ],
         key=slots_note(frame),
-        closing=[METHOD, *unpaired],
-        printed=slots_note(frame),
+        closing=[METHOD_NOTE, *unpaired],
+        latex_notes=slots_note(frame),
         names=2,
     )
 
 
 TITLE = "Where the time went"
-METHOD = (
+METHOD_NOTE = (
     "A part is in seconds and, in brackets, in percent of the reference's time; it is negative if it cost time. The "
     "parts add up to the time saved. Groups, resampling, length, waits and speed are the factors of the rollout time; "
     "its change is split among them with the logarithmic mean Divisia index (LMDI-I; Ang, Energy Policy 33, 2005, "

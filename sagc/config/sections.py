@@ -33,7 +33,7 @@ class WarmStartConfig(Strict):
 
 
 class TinyModelConfig(Strict):
-    """An embedded model of about 0.25 M parameters, warm-started by the DAG."""
+    """An embedded model of about 0.2 M parameters, warm-started by the DAG."""
 
     type: Literal["tiny"]
     architecture: Literal["qwen2", "llama"] = Field(description="Architecture of the embedded model.")

@@ -12,7 +12,7 @@ from analysis.results.runs import RunResults
 from analysis.results.summary import read_evaluation
 from analysis.tables import output_lengths
 from analysis.tables.grid import summarize_results
-from analysis.tables.output_lengths import COLUMNS, NOTHING, lengths_table
+from analysis.tables.output_lengths import COLUMNS, NOTHING_TO_COMPARE, lengths_table
 from analysis.tables.runs import MISSING
 from sagc.errors import UserError
 from sagc.run.folder import RunFolder
@@ -169,7 +169,7 @@ def test_every_controlled_arm_is_compared_with_every_static_one(tmp_path):
 def test_nothing_to_compare_is_said(tmp_path, runs):
     folders = [make_run(tmp_path / "results", **run) for run in runs]
     call(tmp_path, *folders)
-    assert (tmp_path / "o.md").read_text() == f"# Output lengths\n\n{NOTHING}\n"
+    assert (tmp_path / "o.md").read_text() == f"# Output lengths\n\n{NOTHING_TO_COMPARE}\n"
     assert (tmp_path / "o.csv").read_text() == ",".join(COLUMNS) + "\n"
     assert "cut off \\%" in (tmp_path / "o.tex").read_text()
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from analysis.report.build import build_report
 from analysis.report.run_page import page_id
-from analysis.report.verdict import ALONE, NOTHING, verdict
+from analysis.report.verdict import NO_REFERENCE, NO_RUNS, verdict
 from analysis.tables.arms import summarize_arms
 from sagc.cli import main
 from sagc.errors import UserError
@@ -91,9 +91,10 @@ def test_hours_that_do_not_compare_are_said_in_the_verdict_and_before_reading_on
 
 
 def test_a_verdict_needs_a_reference():
-    assert verdict(pd.DataFrame(), "reward", rivals_of(), "") == NOTHING
+    assert verdict(pd.DataFrame(), "reward", rivals_of(), "") == NO_RUNS
     assert (
-        verdict(summarize_arms(runs_of(("8", 0, 1.0, 0.5), ("sagc", 0, 1.0, 0.5))), "heldout", rivals_of(), "") == ALONE
+        verdict(summarize_arms(runs_of(("8", 0, 1.0, 0.5), ("sagc", 0, 1.0, 0.5))), "heldout", rivals_of(), "")
+        == NO_REFERENCE
     )
 
 
@@ -187,7 +188,7 @@ def test_nothing_to_show_is_said(tmp_path, folders):
     for _ in range(folders):
         (make_run(tmp_path, "sagc", steps=2, evaluated=False) / "trace.jsonl").write_text("")
     page = page_of(tmp_path)
-    assert NOTHING in page and "There is nothing to draw yet" in page
+    assert NO_RUNS in page and "There is nothing to draw yet" in page
     assert ("the folder contains no runs" in page) == (folders == 0)
 
 

@@ -116,7 +116,7 @@ def test_savings_by_hand():
 
 def played(workload="stationary", **measures) -> pd.DataFrame:
     """Runs of both arms: per measure their values, a seed each, those of sagc-robust first."""
-    rest = ("bias", "recovery", "moves", *tabulate.COMPARED)
+    rest = ("bias", "recovery", "moves", *tabulate.MARGINS)
     arms = []
     for place, arm in enumerate(("sagc-robust", "sagc")):
         values = {name: measures[name][place] if name in measures else 1.0 for name in rest}
