@@ -16,6 +16,7 @@ import ray
 # Ray's calls end early for a KeyboardInterrupt alone. SIGINT cannot be what brings it, as it is ignored in a command
 # that a script starts in the background; this signal has no other use here, and none is really sent.
 INTERRUPT = signal.SIGURG
+LOOK_S = 0.5  # seconds between two looks at whether the training is over
 
 
 class EngineDiedError(RuntimeError):
@@ -25,15 +26,19 @@ class EngineDiedError(RuntimeError):
 class EngineWatch:
     """Context of the training, in the driver's main thread, which is interrupted when an engine dies.
 
+    Once the context is left, the watch asks Ray for nothing more: a thread that does so after `ray.shutdown` ends the
+    process with status 1.
+
     Raises
     ------
     EngineDiedError
-        In the place of that interrupt.
+        In place of that interrupt.
     """
 
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.over = False
+        self.threads: list[threading.Thread] = []
 
     def __enter__(self) -> "EngineWatch":
         self.previous = signal.signal(INTERRUPT, self._interrupt)
@@ -41,6 +46,8 @@ class EngineWatch:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.over = True
+        for thread in self.threads:
+            thread.join()
         signal.signal(INTERRUPT, self.previous)
         if kind is KeyboardInterrupt and self.error is not None:
             said = [line.strip() for line in str(self.error).splitlines() if line.strip()]
@@ -51,15 +58,19 @@ class EngineWatch:
 
         def created(*arguments, **options) -> list:
             engines = create(*arguments, **options)
-            threading.Thread(target=self._watch, args=(engines,), daemon=True).start()
+            self.threads.append(threading.Thread(target=self._watch, args=(engines,), daemon=True))
+            self.threads[-1].start()
             return engines
 
         return created
 
     def _watch(self, engines: Sequence) -> None:
         try:
-            ray.get([engine.until_dead.remote() for engine in engines])
-        except Exception as error:  # whatever Ray and vLLM raise; at the end also that Ray is shut down
+            deaths = [engine.until_dead.remote() for engine in engines]
+            while not self.over:
+                dead, _ = ray.wait(deaths, timeout=LOOK_S)
+                ray.get(dead)  # raises the error of one that is
+        except Exception as error:  # whatever Ray and vLLM raise
             if not self.over:
                 self.error = error
                 _thread.interrupt_main(INTERRUPT)

@@ -659,7 +659,7 @@ def test_a_checkpoint_with_other_training_data_is_refused(tmp_path, model, token
     arguments = config(tmp_path, save_strategy="steps", save_steps=1)
     trainer_of(model, tokenizer, arguments, StaticGroupSize(4), data=prompts(12)).train()
     other = trainer_of(model, tokenizer, config(tmp_path, max_steps=2), StaticGroupSize(4), data=prompts(5))
-    with pytest.raises(ValueError, match="holds 5 prompts, and 12 when the state was saved"):
+    with pytest.raises(ValueError, match="holds 5 prompts, but held 12 when the state was saved"):
         other.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
 
 

@@ -24,11 +24,15 @@ class Engine:
 def engine(monkeypatch):
     """One whose death is an error of two lines."""
 
-    def get(deaths):
-        for death in deaths:
-            death.wait()
-        raise ValueError("the actor died\n  out of memory\n")
+    def wait(deaths, timeout):
+        (death,) = deaths
+        return (deaths, []) if death.wait(timeout) else ([], deaths)
 
+    def get(deaths):
+        if deaths:
+            raise ValueError("the actor died\n  out of memory\n")
+
+    monkeypatch.setattr(liveness.ray, "wait", wait)
     monkeypatch.setattr(liveness.ray, "get", get)
     return Engine()
 
@@ -60,6 +64,15 @@ def test_engines_that_end_with_the_training_interrupt_nothing(engine):
     engine.dies.set()
     time.sleep(0.2)
     assert watch.error is None and signal.getsignal(INTERRUPT) is handler
+
+
+def test_a_watch_that_is_left_asks_ray_for_nothing_more(engine):
+    """A thread that asked Ray for something after its shutdown gave a finished training status 1."""
+    before = threading.active_count()
+    with EngineWatch() as watch:
+        watch.watching(lambda: [engine])()
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
 
 
 def test_another_interrupt_stays_what_it_is(engine):
